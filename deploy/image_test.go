@@ -4,12 +4,14 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/cronce-io/cronce/internal/lab/filetest"
 )
 
 // The Dockerfile needs a registry, so no test builds it. It says of the image what build.sh says.
 func TestDockerfileDescribesTheImageThatBuildShMakes(t *testing.T) {
 	t.Parallel()
-	script, file := string(read(t, "image/build.sh")), string(read(t, "image/Dockerfile"))
+	script, file := string(filetest.Read(t, "image/build.sh")), string(filetest.Read(t, "image/Dockerfile"))
 	build, image, found := strings.Cut(file, "\nFROM scratch\n")
 	if !found {
 		t.Fatal("the Dockerfile has no image from scratch")

@@ -4,12 +4,14 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/cronce-io/cronce/internal/lab/filetest"
 )
 
 func TestKubernetesPageCreatesEverySecretOfTheManifests(t *testing.T) {
 	t.Parallel()
-	page := string(read(t, "../docs/kubernetes.md"))
-	secrets := regexp.MustCompile(`secretName: ([a-z-]+)`).FindAllSubmatch(read(t, "kubernetes/cronce.yaml"), -1)
+	page := string(filetest.Read(t, "../docs/kubernetes.md"))
+	secrets := regexp.MustCompile(`secretName: ([a-z-]+)`).FindAllSubmatch(filetest.Read(t, "kubernetes/cronce.yaml"), -1)
 	if len(secrets) == 0 {
 		t.Fatal("the manifests name no secret")
 	}

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/cronce-io/cronce/internal/lab/filetest"
 )
 
 var metric = regexp.MustCompile(`\b(cronce_[a-z_]+|cronce:[a-z_:0-9]+)`)
@@ -19,7 +21,7 @@ var metric = regexp.MustCompile(`\b(cronce_[a-z_]+|cronce:[a-z_:0-9]+)`)
 func TestPromtoolFailsIfAMetricOfARuleIsRenamed(t *testing.T) {
 	t.Parallel()
 	needCommand(t, "promtool")
-	rules := strings.SplitAfter(string(read(t, "prometheus/cronce.rules.yaml")), "\n")
+	rules := strings.SplitAfter(string(filetest.Read(t, "prometheus/cronce.rules.yaml")), "\n")
 	for i, line := range rules {
 		_, expr, found := strings.Cut(line, "expr: ")
 		if !found {
@@ -34,7 +36,7 @@ func TestPromtoolFailsIfAMetricOfARuleIsRenamed(t *testing.T) {
 			renamed := slices.Clone(rules)
 			renamed[i] = regexp.MustCompile(regexp.QuoteMeta(name)+`\b`).ReplaceAllString(line, name+"_renamed")
 			dir := t.TempDir()
-			for file, text := range map[string]string{"cronce.rules.yaml": strings.Join(renamed, ""), "cronce.rules_test.yaml": string(read(t, "prometheus/cronce.rules_test.yaml"))} {
+			for file, text := range map[string]string{"cronce.rules.yaml": strings.Join(renamed, ""), "cronce.rules_test.yaml": string(filetest.Read(t, "prometheus/cronce.rules_test.yaml"))} {
 				if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o644); err != nil {
 					t.Fatal(err)
 				}

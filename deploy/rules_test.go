@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/goccy/go-yaml"
+
+	"github.com/cronce-io/cronce/internal/lab/filetest"
 )
 
 type rule struct {
@@ -22,7 +24,7 @@ func alerts(t *testing.T) (found []rule) {
 	var file struct {
 		Groups []struct{ Rules []rule }
 	}
-	if err := yaml.Unmarshal(read(t, "prometheus/cronce.rules.yaml"), &file); err != nil {
+	if err := yaml.Unmarshal(filetest.Read(t, "prometheus/cronce.rules.yaml"), &file); err != nil {
 		t.Fatal(err)
 	}
 	for _, g := range file.Groups {
@@ -36,15 +38,6 @@ func alerts(t *testing.T) (found []rule) {
 		t.Fatal("there are no alerts")
 	}
 	return found
-}
-
-func read(t *testing.T, path string) []byte {
-	t.Helper()
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return text
 }
 
 // needCommand skips the test, by name, if a program is missing. With CRONCE_TEST_NO_SKIP=1 a
@@ -84,7 +77,7 @@ func TestEachAlertHasACaseInWhichItFires(t *testing.T) {
 			} `yaml:"promql_expr_test"`
 		}
 	}
-	if err := yaml.Unmarshal(read(t, "prometheus/cronce.rules_test.yaml"), &file); err != nil {
+	if err := yaml.Unmarshal(filetest.Read(t, "prometheus/cronce.rules_test.yaml"), &file); err != nil {
 		t.Fatal(err)
 	}
 	fires, silent := map[string]bool{}, map[string]bool{}
@@ -117,7 +110,7 @@ func TestTableOfAlarmsIsMadeFromTheRules(t *testing.T) {
 		table += fmt.Sprintf("| %s | %s | %s |\n", a.Alert, when, a.Annotations.Description)
 	}
 	const page = "../docs/metrics.md"
-	text := read(t, page)
+	text := filetest.Read(t, page)
 	if !alarmTable.Match(text) {
 		t.Fatalf("%s has no place for the table", page)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/cronce-io/cronce/client"
 	"github.com/cronce-io/cronce/internal/api/fault"
 	"github.com/cronce-io/cronce/internal/broker/space"
+	"github.com/cronce-io/cronce/internal/lab/filetest"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/kv"
 	"github.com/cronce-io/cronce/web"
@@ -82,11 +83,7 @@ func readDocument(t *testing.T, server *httptest.Server) (d apiDocument) {
 
 func TestAPIPageIsMadeFromTheDocument(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("api.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	text := between(t, string(page), "<!-- From internal/api/fault: go test ./docs -rewrite -->\n", codesMarkdown())
+	text := between(t, string(filetest.Read(t, "api.md")), "<!-- From internal/api/fault: go test ./docs -rewrite -->\n", codesMarkdown())
 	text = between(t, text, "<!-- From internal/web/api: go test ./docs -rewrite -->\n", operationsMarkdown(readDocument(t, apiServer(t))))
 	holdFile(t, "api.md", text)
 }

@@ -2,21 +2,17 @@ package docs_test
 
 import (
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 
 	"github.com/cronce-io/cronce/internal/api/fault"
+	"github.com/cronce-io/cronce/internal/lab/filetest"
 )
 
 // The protocol and the HTTP API share one list of codes.
 func TestProtocolListsTheCodesOfRequests(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("protocol.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, section, _ := strings.Cut(string(page), "## 16. Requests to nodes")
+	_, section, _ := strings.Cut(string(filetest.Read(t, "protocol.md")), "## 16. Requests to nodes")
 	section, _, _ = strings.Cut(section, "\n## ")
 	_, table, _ := strings.Cut(section, "| code | meaning |\n|---|---|\n")
 	table, _, _ = strings.Cut(table, "\n\n")

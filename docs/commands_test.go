@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/lab/filetest"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 )
 
@@ -221,7 +222,7 @@ func newStage(t *testing.T, bin, page string) *stage {
 		}
 	}
 	files := map[string]string{"jobs.yaml": stageJobs}
-	for _, f := range fencesOf(page, read(t, filepath.Join("..", page))) {
+	for _, f := range fencesOf(page, string(filetest.Read(t, filepath.Join("..", page)))) {
 		switch {
 		case f.lang == "crontab":
 			files["my.crontab"] = f.text

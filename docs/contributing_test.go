@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/cronce-io/cronce/internal/lab/filetest"
 )
 
 // CONTRIBUTING.md tells which file to change and which test asks for it. So the files, the folders, the tests and the
@@ -18,7 +20,7 @@ func TestContributingNamesWhatExists(t *testing.T) {
 	path := regexp.MustCompile(`^[\w.-]+(/[\w.-]+)*(\.(go|js|json|yaml|md|sh|mutants)|/[\w-]+)$`)
 	identifier := regexp.MustCompile(`^[A-Za-z]\w*(\.\w+)*$`)
 	checked := 0
-	for _, span := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(read(t, "../CONTRIBUTING.md"), -1) {
+	for _, span := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(string(filetest.Read(t, "../CONTRIBUTING.md")), -1) {
 		switch name := span[1]; {
 		case strings.Contains(name, "NAME"), name == "testing/synctest": // a name of yours, and a package of Go
 		case path.MatchString(name):

@@ -15,6 +15,7 @@ import (
 	"github.com/goccy/go-yaml"
 
 	"github.com/cronce-io/cronce/internal/jobfile"
+	"github.com/cronce-io/cronce/internal/lab/filetest"
 )
 
 // fence is a fenced block of a Markdown page of this repository.
@@ -221,7 +222,7 @@ func TestPagesLinksLeadSomewhere(t *testing.T) {
 			return nil
 		}
 		pages++
-		for _, m := range link.FindAllStringSubmatch(read(t, path), -1) {
+		for _, m := range link.FindAllStringSubmatch(string(filetest.Read(t, path)), -1) {
 			target, anchor, _ := strings.Cut(m[1], "#")
 			if strings.Contains(target, "://") {
 				continue
@@ -232,7 +233,7 @@ func TestPagesLinksLeadSomewhere(t *testing.T) {
 			}
 			if _, err := os.Stat(file); err != nil {
 				t.Errorf("%s: link to %s: there is no such file", path, m[1])
-			} else if anchor != "" && !hasHeading(read(t, file), anchor) {
+			} else if anchor != "" && !hasHeading(string(filetest.Read(t, file)), anchor) {
 				t.Errorf("%s: link to %s: there is no such heading", path, m[1])
 			}
 		}
@@ -250,13 +251,4 @@ func hasHeading(page, anchor string) bool {
 		}
 	}
 	return false
-}
-
-func read(t *testing.T, path string) string {
-	t.Helper()
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/cronce-io/cronce/client"
+	"github.com/cronce-io/cronce/internal/lab/filetest"
 )
 
 // offered says how each place that lists things offers one field of a filter. Empty: it does not.
@@ -25,7 +26,7 @@ func TestFilterOfAListingIsOfferedEverywhere(t *testing.T) {
 			operations[o.ID] = o
 		}
 	}
-	commands, protocol := read(t, "cli.md"), read(t, "protocol.md")
+	commands, protocol := string(filetest.Read(t, "cli.md")), string(filetest.Read(t, "protocol.md"))
 	for _, list := range []struct {
 		filter                      reflect.Type
 		command, operation, subject string

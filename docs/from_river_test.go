@@ -9,6 +9,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/cronce-io/cronce/internal/lab/filetest"
 )
 
 // The page promises that each feature of others is this or that here. So what its tables name in
@@ -19,11 +21,11 @@ func TestFromRiverNamesWhatExists(t *testing.T) {
 	for _, dir := range []string{"..", "../job", "../client", "../croncetest", "../web"} {
 		addExported(t, dir, exported)
 	}
-	commands, fields := read(t, "cli.md"), read(t, "configuration.md")
+	commands, fields := string(filetest.Read(t, "cli.md")), string(filetest.Read(t, "configuration.md"))
 	row := regexp.MustCompile(`(?m)^\| .* \| (.*) \|$`)
 	span := regexp.MustCompile("`([^`]+)`")
 	checked := 0
-	for _, m := range row.FindAllStringSubmatch(read(t, "from-river.md"), -1) {
+	for _, m := range row.FindAllStringSubmatch(string(filetest.Read(t, "from-river.md")), -1) {
 		for _, s := range span.FindAllStringSubmatch(m[1], -1) {
 			checked++
 			if why := unknown(s[1], exported, commands, fields); why != "" {

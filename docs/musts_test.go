@@ -1,7 +1,6 @@
 package docs_test
 
 import (
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/cronce-io/cronce/internal/lab/conformance"
 	"github.com/cronce-io/cronce/internal/lab/conformance/peer"
+	"github.com/cronce-io/cronce/internal/lab/filetest"
 )
 
 var (
@@ -21,7 +21,7 @@ var (
 // case: in the vectors, in the peer or in torture.
 func TestEachMustHasANumberAndACase(t *testing.T) {
 	t.Parallel()
-	page := read(t, "protocol.md")
+	page := string(filetest.Read(t, "protocol.md"))
 	var onPage []string
 	for _, m := range numbered.FindAllStringSubmatch(page, -1) {
 		onPage = append(onPage, m[1])
@@ -100,11 +100,7 @@ func tortureRules(t *testing.T) (rules []string) {
 		t.Fatal(files, err)
 	}
 	for _, file := range files {
-		source, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, m := range named.FindAllStringSubmatch(string(source), -1) {
+		for _, m := range named.FindAllStringSubmatch(string(filetest.Read(t, file)), -1) {
 			rules = append(rules, strings.TrimSpace(m[1]+m[2]))
 		}
 	}

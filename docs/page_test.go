@@ -2,7 +2,6 @@ package docs_test
 
 import (
 	"encoding/json"
-	"os"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -13,6 +12,7 @@ import (
 	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/internal/core/plans"
+	"github.com/cronce-io/cronce/internal/lab/filetest"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -20,10 +20,7 @@ import (
 // kind, and every file of vectors.
 func TestPageNamesWhatIsOnTheWire(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("protocol.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := filetest.Read(t, "protocol.md")
 	words := []string{string(job.Pending), string(exchange.NodeAlive), string(exchange.NodeStopped), string(exchange.NodeFenced)}
 	for _, s := range []job.State{job.Running, job.Retrying, job.Succeeded, job.Failed, job.Skipped, job.Missed, job.Expired, job.Cancelled} {
 		words = append(words, string(s))

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cronce-io/cronce/internal/jobfile/reference"
+	"github.com/cronce-io/cronce/internal/lab/filetest"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -18,11 +19,7 @@ func TestSchemaForEditorsIsWhatTheProgramPrints(t *testing.T) {
 
 func TestConfigurationPageIsMadeFromTheCode(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("configuration.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	text := between(t, string(page), "<!-- From internal/jobfile/reference: go test ./docs -rewrite -->\n", string(fieldTables()))
+	text := between(t, string(filetest.Read(t, "configuration.md")), "<!-- From internal/jobfile/reference: go test ./docs -rewrite -->\n", string(fieldTables()))
 	text = between(t, text, "<!-- From job.Settings: go test ./docs -rewrite -->\n", settingsTable())
 	holdFile(t, "configuration.md", text)
 }

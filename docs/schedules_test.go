@@ -3,10 +3,10 @@ package docs_test
 import (
 	"encoding/json"
 	"hash/fnv"
-	"os"
 	"testing"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/lab/filetest"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -49,10 +49,7 @@ func answerSchedule(t *testing.T, c scheduleCase) scheduleCase {
 // page's words, and against what H does with them.
 func TestHashes(t *testing.T) {
 	t.Parallel()
-	data, err := os.ReadFile("../job/testdata/hash.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := filetest.Read(t, "../job/testdata/hash.json")
 	var vectors []struct {
 		Job, Field string
 		Size, Hash int

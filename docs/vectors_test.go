@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/cronce-io/cronce/internal/core/plans"
+	"github.com/cronce-io/cronce/internal/lab/filetest"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -24,10 +25,7 @@ var rewrite = flag.Bool("rewrite", false, "write what the code answers into prot
 func hold[C any](t *testing.T, file string, answer func(t *testing.T, c C) C) {
 	t.Helper()
 	path := filepath.Join("protocol", file)
-	stored, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	stored := filetest.Read(t, path)
 	var cases []C
 	strict := json.NewDecoder(bytes.NewReader(stored))
 	strict.DisallowUnknownFields()

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/cronce-io/cronce/internal/lab/filetest"
 )
 
 // The commands of the page are run while the fleet works. Slots that had an outcome in the copy have it
@@ -17,10 +19,7 @@ func TestBackupOfTheOperationsPageIsRestored(t *testing.T) {
 	t.Parallel()
 	_, missing := lookPath("nats")
 	need(t, "the nats CLI in PATH", missing)
-	page, err := os.ReadFile("../docs/operations.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := filetest.Read(t, "../docs/operations.md")
 	var loops []string
 	for line := range strings.Lines(string(page)) {
 		if strings.HasPrefix(line, "for s in ") {

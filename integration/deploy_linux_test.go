@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/goccy/go-yaml"
+
+	"github.com/cronce-io/cronce/internal/lab/filetest"
 )
 
 const (
@@ -74,7 +76,7 @@ var (
 func dashboardExpressions(t *testing.T) (all []string) {
 	t.Helper()
 	type panel struct{ Targets []struct{ Expr string } }
-	for _, p := range readJSON[struct{ Panels []panel }](t, []byte(readFile(t, dashboardFile))).Panels {
+	for _, p := range readJSON[struct{ Panels []panel }](t, filetest.Read(t, dashboardFile)).Panels {
 		for _, target := range p.Targets {
 			all = append(all, strings.NewReplacer("$__rate_interval", "5m", "$job", ".*").Replace(target.Expr))
 		}
@@ -103,7 +105,7 @@ func TestRulesAndDashboardUseMetricsThatAFleetHas(t *testing.T) {
 		}
 	}
 	var rules ruleFile
-	if err := yaml.Unmarshal([]byte(readFile(t, rulesFile)), &rules); err != nil {
+	if err := yaml.Unmarshal(filetest.Read(t, rulesFile), &rules); err != nil {
 		t.Fatal(err)
 	}
 	expressions := map[string][]string{"the dashboard": dashboardExpressions(t)}

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/lab/filetest"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 )
 
@@ -88,10 +89,7 @@ func TestSidecarBesideANodeServiceDoesEachSlotOnce(t *testing.T) {
 	need(t, "Node.js in PATH", missing)
 	s := newServedSite(t)
 	addr := natstest.FreeAddress(t)
-	text, err := os.ReadFile(nodeExample + "/sidecar.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := filetest.Read(t, nodeExample+"/sidecar.yaml")
 	file := s.write("jobs.yaml", strings.NewReplacer("127.0.0.1:8080", addr, "0 7 * * MON-FRI", "* * * * * *").Replace(string(text)))
 	_, port, _ := net.SplitHostPort(addr)
 	serve := func() *process {

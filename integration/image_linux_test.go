@@ -17,6 +17,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/cronce-io/cronce/internal/lab/filetest"
 )
 
 // descriptor points at a blob of an OCI layout.
@@ -42,7 +44,7 @@ func (l layout) blob(d descriptor) string {
 
 func (l layout) manifest(d descriptor) manifest {
 	l.t.Helper()
-	return readJSON[manifest](l.t, []byte(readFile(l.t, l.blob(d))))
+	return readJSON[manifest](l.t, filetest.Read(l.t, l.blob(d)))
 }
 
 // buildImage builds the image for both architectures.
@@ -138,7 +140,7 @@ var imageFiles = []string{
 func TestImageRunsANodeAndTheDashboardWithAReadOnlyRoot(t *testing.T) {
 	t.Parallel()
 	l := buildImage(t)
-	index := readJSON[manifest](t, []byte(readFile(t, filepath.Join(l.dir, "index.json"))))
+	index := readJSON[manifest](t, filetest.Read(t, filepath.Join(l.dir, "index.json")))
 	roots, platforms := map[string]string{}, []string{}
 	for _, image := range l.manifest(index.Manifests[0]).Manifests {
 		platforms = append(platforms, image.Platform.OS+"/"+image.Platform.Architecture)
@@ -195,7 +197,7 @@ func (l layout) checked(image descriptor) (root string) {
 			User            string
 			Entrypoint, Env []string
 		}
-	}](l.t, []byte(readFile(l.t, l.blob(m.Config)))).Config
+	}](l.t, filetest.Read(l.t, l.blob(m.Config))).Config
 	if config.User != "65532:65532" || !slices.Equal(config.Entrypoint, []string{"/usr/bin/cronce"}) || !slices.Contains(config.Env, "CRONCE_STORE=/data") {
 		l.t.Errorf("the image for %s runs %+v", arch, config)
 	}

@@ -211,7 +211,7 @@ func TestLibraryUsersDoNotGetTheServer(t *testing.T) {
 	t.Parallel()
 	for path, p := range listPackages(t) {
 		if !ours(path) || strings.HasPrefix(path, module+"/cmd/") || strings.HasPrefix(path, module+"/integration") ||
-			path == module+"/croncetest" || path == module+"/internal/natsconn/embed" || path == module+"/internal/lab/natstest" || path == module+"/internal/lab/kvtest" ||
+			path == module+"/croncetest" || path == module+"/internal/natsconn/embed" || path == module+"/internal/lab/natstest" || path == module+"/internal/lab/kvtest" || path == module+"/internal/lab/filetest" ||
 			path == module+"/internal/lab/conformance/peer" {
 			continue
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/cronce-io/cronce/internal/core/plans"
+	"github.com/cronce-io/cronce/internal/lab/filetest"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/job"
 )
@@ -65,11 +66,7 @@ type usage struct {
 func (p *process) usage() (u usage) {
 	p.t.Helper()
 	read := func(name string) string {
-		data, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", p.cmd.Process.Pid, name))
-		if err != nil {
-			p.t.Fatal(err)
-		}
-		return string(data)
+		return string(filetest.Read(p.t, fmt.Sprintf("/proc/%d/%s", p.cmd.Process.Pid, name)))
 	}
 	for line := range strings.Lines(read("status")) {
 		var kb int64

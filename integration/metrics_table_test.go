@@ -7,7 +7,6 @@ import (
 	"go/parser"
 	"go/token"
 	"maps"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/cronce-io/cronce/internal/lab/filetest"
 	"github.com/cronce-io/cronce/metrics"
 )
 
@@ -104,10 +104,7 @@ func testBodies(t *testing.T) map[string]string {
 		t.Fatal(err)
 	}
 	for _, path := range files {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := filetest.Read(t, path)
 		set := token.NewFileSet()
 		file, err := parser.ParseFile(set, path, text, 0)
 		if err != nil {

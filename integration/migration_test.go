@@ -3,11 +3,12 @@
 package integration
 
 import (
-	"os"
 	"os/exec"
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/cronce-io/cronce/internal/lab/filetest"
 )
 
 // All programs in Python on the page compile. The one that needs nothing but Python runs for a slot of its plan,
@@ -16,10 +17,7 @@ func TestPythonOfTheMigrationPageRuns(t *testing.T) {
 	t.Parallel()
 	python, why := lookPath("python3")
 	need(t, "python3", why)
-	page, err := os.ReadFile("../docs/migration.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := filetest.Read(t, "../docs/migration.md")
 	s := newServedSite(t)
 	report := ""
 	fences := regexp.MustCompile("(?s)```python\n(.*?)```").FindAllStringSubmatch(string(page), -1)

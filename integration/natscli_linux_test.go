@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/cronce-io/cronce/internal/lab/filetest"
 )
 
 // A shell runs the commands of the README. It has a terminal, because one of the commands needs one.
@@ -46,11 +48,7 @@ func (s *site) untilWork() {
 // readmeCommands returns the lines of the code block below a heading of the README.
 func readmeCommands(t *testing.T, heading string) []string {
 	t.Helper()
-	readme, err := os.ReadFile("../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, section, _ := strings.Cut(string(readme), heading+"\n")
+	_, section, _ := strings.Cut(string(filetest.Read(t, "../README.md")), heading+"\n")
 	_, block, _ := strings.Cut(section, "```sh\n")
 	block, _, _ = strings.Cut(block, "\n```")
 	commands := strings.Split(block, "\n")

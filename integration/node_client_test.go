@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/lab/filetest"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/internal/lab/proxy"
 )
@@ -38,11 +39,7 @@ func (s *site) program(name, text string) string {
 func TestReadmeOfTheJavaScriptClientRuns(t *testing.T) {
 	t.Parallel()
 	node := needNode(t)
-	page, err := os.ReadFile(nodeClient + "/README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	blocks := regexp.MustCompile(`(?m)(^    .*\n(?:\n?    .*\n)*)`).FindAllString(string(page), -1)
+	blocks := regexp.MustCompile(`(?m)(^    .*\n(?:\n?    .*\n)*)`).FindAllString(string(filetest.Read(t, nodeClient+"/README.md")), -1)
 	if len(blocks) != 2 {
 		t.Fatalf("the README has %d programs, want a worker, and a trigger with a wait", len(blocks))
 	}

@@ -3,12 +3,13 @@
 package integration
 
 import (
-	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/cronce-io/cronce/internal/lab/filetest"
 )
 
 // outside is a program of another module. It implements cronce.Observer, triggers a run, and reads its outcome.
@@ -127,19 +128,13 @@ func outsideModule(t *testing.T, program string) (dir string) {
 		t.Fatal(err)
 	}
 	read := func(name string) string {
-		text, err := os.ReadFile(filepath.Join(root, name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return string(text)
+		return string(filetest.Read(t, filepath.Join(root, name)))
 	}
 	mod := regexp.MustCompile(`(?m)^module .*$`).ReplaceAllString(read("go.mod"), "module example.org/outside")
 	mod = regexp.MustCompile(`(?s)\ntool \(.*?\n\)\n`).ReplaceAllString(mod, "\n")
 	mod += "\nrequire github.com/cronce-io/cronce v0.0.0\n\nreplace github.com/cronce-io/cronce => " + root + "\n"
 	for name, text := range map[string]string{"go.mod": mod, "go.sum": read("go.sum"), "main.go": program} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		filetest.Write(t, filepath.Join(dir, name), text)
 	}
 	return dir
 }

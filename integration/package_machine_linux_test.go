@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/cronce-io/cronce/internal/lab/filetest"
 )
 
 // copyMachine makes the root of a machine like this one at $0/over/root: the same files, of which
@@ -75,7 +77,7 @@ func runMachine(t *testing.T, entry, script string, files map[string]string) str
 	}
 	in := filepath.Join(dir, "in")
 	for name, from := range files {
-		if err := os.WriteFile(filepath.Join(in, name), []byte(readFile(t, from)), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(in, name), filetest.Read(t, from), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/cronce-io/cronce/client"
 	"github.com/cronce-io/cronce/internal/broker/space"
+	"github.com/cronce-io/cronce/internal/lab/filetest"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
@@ -76,9 +77,7 @@ func newProxied(t *testing.T, url string) *proxied {
 		s.servers[address], addresses = p, append(addresses, address)
 	}
 	conf := filepath.Join(dir, "nginx.conf")
-	if err := os.WriteFile(conf, fmt.Appendf(nil, nginxConf, append([]any{dir}, addresses...)...), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	filetest.Write(t, conf, fmt.Appendf(nil, nginxConf, append([]any{dir}, addresses...)...))
 	start(t, "nginx", os.Environ(), nil, "/usr/sbin/nginx", "-e", "stderr", "-p", dir, "-c", conf)
 	s.http.Transport = &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", filepath.Join(dir, "nginx.sock"))

@@ -15,6 +15,8 @@ import (
 	"testing"
 
 	"github.com/goccy/go-yaml"
+
+	"github.com/cronce-io/cronce/internal/lab/filetest"
 )
 
 // release is the part of .goreleaser.yaml about binaries and packages.
@@ -68,7 +70,7 @@ func (c *checkout) run(dir, name string, args ...string) string {
 func (c *checkout) build() (files []string) {
 	c.t.Helper()
 	var r release
-	if err := yaml.Unmarshal([]byte(readFile(c.t, filepath.Join(c.dir, ".goreleaser.yaml"))), &r); err != nil {
+	if err := yaml.Unmarshal(filetest.Read(c.t, filepath.Join(c.dir, ".goreleaser.yaml")), &r); err != nil {
 		c.t.Fatal(err)
 	}
 	b := r.Builds[0]
@@ -124,7 +126,7 @@ func TestReleasesOfOneCommitAreEqual(t *testing.T) {
 	files := one.build()
 	other.build()
 	for _, file := range files {
-		a, b := readFile(t, filepath.Join(one.dir, file)), readFile(t, filepath.Join(other.dir, file))
+		a, b := string(filetest.Read(t, filepath.Join(one.dir, file))), string(filetest.Read(t, filepath.Join(other.dir, file)))
 		if a != b {
 			t.Errorf("%s differs: %x and %x, %d and %d bytes", file, sha256.Sum256([]byte(a)), sha256.Sum256([]byte(b)), len(a), len(b))
 		}
@@ -162,7 +164,7 @@ func checkBill(t *testing.T, c *checkout) {
 	var bill struct {
 		Components []struct{ Name, Version string }
 	}
-	if err := json.Unmarshal([]byte(readFile(t, filepath.Join(c.dir, "dist/cronce.cdx.json"))), &bill); err != nil {
+	if err := json.Unmarshal(filetest.Read(t, filepath.Join(c.dir, "dist/cronce.cdx.json")), &bill); err != nil {
 		t.Fatal(err)
 	}
 	has := map[string]bool{}

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -14,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/cronce-io/cronce/client"
+	"github.com/cronce-io/cronce/internal/lab/filetest"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -27,11 +27,7 @@ type shop struct {
 func openShop(t *testing.T) *shop {
 	t.Helper()
 	s := &shop{site: newForeignSite(t)}
-	main, err := os.ReadFile("testdata/shop/main.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := outsideModule(t, string(main))
+	dir := outsideModule(t, string(filetest.Read(t, "testdata/shop/main.go")))
 	if strings.TrimSpace(goIn(t, dir, "env", "CGO_ENABLED")) != "1" {
 		need(t, "cgo", "the race detector does not work without it")
 	}

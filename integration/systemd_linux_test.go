@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/lab/filetest"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 )
 
@@ -43,22 +44,13 @@ func lacking(t *testing.T, name, why string) {
 	need(t, name, why)
 }
 
-func readFile(t *testing.T, path string) string {
-	t.Helper()
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
-}
-
 // Every directive is one that systemd knows, and every value is valid.
 func TestUnitsPassSystemdAnalyzeVerify(t *testing.T) {
 	t.Parallel()
 	needCommand(t, "systemd-analyze")
 	dir := t.TempDir()
 	for _, path := range systemdUnits(t) {
-		text := strings.ReplaceAll(readFile(t, path), "/usr/bin/cronce", program(t, cronce))
+		text := strings.ReplaceAll(string(filetest.Read(t, path)), "/usr/bin/cronce", program(t, cronce))
 		copied := filepath.Join(dir, filepath.Base(path))
 		if err := os.WriteFile(copied, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
@@ -87,7 +79,7 @@ func TestUnitsAreSandboxed(t *testing.T) {
 func TestUnitsAreStartedAgainAfterAnyFailure(t *testing.T) {
 	t.Parallel()
 	for _, path := range systemdUnits(t) {
-		text := readFile(t, path)
+		text := string(filetest.Read(t, path))
 		if !strings.Contains(text, "\nRestart=on-failure\n") || strings.Contains(text, "RestartPreventExitStatus=") || strings.Contains(text, "SuccessExitStatus=") {
 			t.Errorf("%s does not restart a process that panicked", filepath.Base(path))
 		}
@@ -104,7 +96,7 @@ func TestUnitsCommandsReportReady(t *testing.T) {
 	for _, path := range systemdUnits(t) {
 		name := strings.TrimSuffix(filepath.Base(path), ".service")
 		t.Run(name, func(t *testing.T) {
-			_, command, found := strings.Cut(readFile(t, path), "\nExecStart=/usr/bin/cronce ")
+			_, command, found := strings.Cut(string(filetest.Read(t, path)), "\nExecStart=/usr/bin/cronce ")
 			command, _, _ = strings.Cut(command, "\n")
 			if !found {
 				t.Fatal("the unit does not start /usr/bin/cronce")

@@ -18,6 +18,7 @@ import (
 
 	"github.com/cronce-io/cronce"
 	"github.com/cronce-io/cronce/internal/codec"
+	"github.com/cronce-io/cronce/internal/lab/filetest"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/metrics"
 )
@@ -87,11 +88,7 @@ func TestPageDescribesEveryMetric(t *testing.T) {
 		}
 		table += fmt.Sprintf("| `%s` | %s | %s | %s |\n", f.GetName(), strings.ToLower(f.GetType().String()), strings.Join(labels, ", "), f.GetHelp())
 	}
-	data, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
-	text := string(data)
+	text := string(filetest.Read(t, page))
 	begin, end := strings.Index(text, "-->\n")+len("-->\n"), strings.Index(text, "<!-- end of table -->")
 	if *update {
 		text = text[:begin] + table + text[end:]
@@ -114,11 +111,7 @@ func TestPageDescribesEveryMetric(t *testing.T) {
 func TestAlarmsUseMetricsThatExist(t *testing.T) {
 	t.Parallel()
 	families := gather(t, exercised())
-	data, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, section, _ := strings.Cut(string(data), "## Alarms to set")
+	_, section, _ := strings.Cut(string(filetest.Read(t, page)), "## Alarms to set")
 	section, _, _ = strings.Cut(section, "\n## ")
 	alarms := regexp.MustCompile("(?m)^\\| ([^|]+) \\| `([^`]+)`").FindAllStringSubmatch(section, -1)
 	if len(alarms) < 13 || len(alarms) != strings.Count(section, "\n| ")-1 {

@@ -5,12 +5,12 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"os"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/cronce-io/cronce/internal/core/exchange"
+	"github.com/cronce-io/cronce/internal/lab/filetest"
 )
 
 // shareVectors are the vectors of docs/protocol.md for the shares. Other implementations
@@ -42,10 +42,7 @@ type shareVectors struct {
 
 func TestSharesAreThoseOfTheProtocol(t *testing.T) {
 	t.Parallel()
-	data, err := os.ReadFile("../docs/protocol/shares.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := filetest.Read(t, "../docs/protocol/shares.json")
 	var v shareVectors
 	if err := json.Unmarshal(data, &v); err != nil || len(v.Hashes)*len(v.Members)*len(v.Registries)*len(v.Shares) == 0 {
 		t.Fatal(v, err)

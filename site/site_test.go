@@ -18,6 +18,8 @@ import (
 	"testing"
 
 	"golang.org/x/net/html"
+
+	"github.com/cronce-io/cronce/internal/lab/filetest"
 )
 
 // maxPlayground is the largest size of the playground when it is compressed.
@@ -210,10 +212,7 @@ func needChromium(t *testing.T) string {
 
 // checkPlayground opens the playground in a browser, which runs the program.
 func checkPlayground(t *testing.T, dir string) {
-	program, err := os.ReadFile(filepath.Join(dir, "playground.wasm"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	program := filetest.Read(t, filepath.Join(dir, "playground.wasm"))
 	var small bytes.Buffer
 	w := gzip.NewWriter(&small)
 	if _, err := w.Write(program); err != nil || w.Close() != nil {

@@ -26,6 +26,7 @@ import (
 
 	"github.com/cronce-io/cronce/internal/broker/space"
 	"github.com/cronce-io/cronce/internal/core/plans"
+	"github.com/cronce-io/cronce/internal/lab/filetest"
 	"github.com/cronce-io/cronce/internal/lab/kvtest"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/job"
@@ -157,11 +158,7 @@ func (f *benchFleet) startUI(b *testing.B) *ui {
 // cpu is the processor time of the process so far.
 func (u *ui) cpu(b *testing.B) time.Duration {
 	b.Helper()
-	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", u.pid))
-	if err != nil {
-		b.Fatal(err)
-	}
-	_, rest, _ := strings.Cut(string(data), ") ")
+	_, rest, _ := strings.Cut(string(filetest.Read(b, fmt.Sprintf("/proc/%d/stat", u.pid))), ") ")
 	fields := strings.Fields(rest)
 	var ticks int
 	for _, f := range fields[11:13] { // in user mode, and in the kernel
@@ -177,11 +174,7 @@ func (u *ui) cpu(b *testing.B) time.Duration {
 // resident is the memory of the process, in kB.
 func (u *ui) resident(b *testing.B) int {
 	b.Helper()
-	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", u.pid))
-	if err != nil {
-		b.Fatal(err)
-	}
-	m := regexp.MustCompile(`VmRSS:\s+(\d+) kB`).FindSubmatch(data)
+	m := regexp.MustCompile(`VmRSS:\s+(\d+) kB`).FindSubmatch(filetest.Read(b, fmt.Sprintf("/proc/%d/status", u.pid)))
 	n, err := strconv.Atoi(string(m[1]))
 	if err != nil {
 		b.Fatal(err)

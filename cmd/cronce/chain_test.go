@@ -1,7 +1,6 @@
 package main
 
 import (
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -10,6 +9,7 @@ import (
 	"github.com/cronce-io/cronce/cmd/cronce/base"
 	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/internal/core/plans"
+	"github.com/cronce-io/cronce/internal/lab/filetest"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -85,9 +85,7 @@ func TestAJobOnDemandIsShownAndAppliedUnchanged(t *testing.T) {
 		path:  f.ok(t, "job", "show", "import", "--file"),
 		whole: "version: 1\njobs: [{name: import, schedule: none, action: {exec: [/bin/true]}}]\n",
 	} {
-		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		filetest.Write(t, name, text)
 	}
 	if out := f.run(t, "job", "apply", "-f", path).stdout; !strings.Contains(out, "unchanged") {
 		t.Errorf("got %q", out)

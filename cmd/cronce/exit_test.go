@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 
 	"github.com/cronce-io/cronce/cmd/cronce/base"
+	"github.com/cronce-io/cronce/internal/lab/filetest"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/internal/text/printable"
 )
@@ -28,9 +29,7 @@ func TestWrongUsage(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "jobs.yaml")
 	content := "version: 1\njobs:\n  - {name: a, schedule: '@hourly', action: {exec: [a]}}\n"
-	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	filetest.Write(t, file, content)
 	for args, says := range map[string]string{
 		"servr":                               `unknown command "cronce servr"; try: cronce server`,
 		"trigger a":                           `unknown command "cronce trigger"; try: cronce job trigger`,
@@ -101,9 +100,7 @@ func TestFailures(t *testing.T) {
 	locked := natstest.Run(t, func(o *server.Options) { o.Username, o.Password = "u", "right" })
 	plain := natstest.Run(t, func(o *server.Options) { o.JetStream = false })
 	file := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	filetest.Write(t, file, "")
 	taken := listener(t)
 	for args, says := range map[string]string{
 		"slot ls":                              "nothing answers on " + unreachable + "; try: cronce run -f jobs.yaml, or --server URL",

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -18,15 +17,14 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 
 	"github.com/cronce-io/cronce/cmd/cronce/base"
+	"github.com/cronce-io/cronce/internal/lab/filetest"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 )
 
 func TestHTTPFlagsThatAreWrongStartNothing(t *testing.T) {
 	t.Parallel()
 	token := filepath.Join(t.TempDir(), "token")
-	if err := os.WriteFile(token, []byte("alice:0123456789abcdef\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	filetest.Write(t, token, "alice:0123456789abcdef\n")
 	for _, tc := range []struct{ args, says string }{
 		{"ui --listen :0", "without a login"},
 		{"ui --listen 0.0.0.0:0 --http-insecure --http-token-file " + token, "--http-insecure excludes"},
@@ -77,9 +75,7 @@ func TestRunServesTheAPIAndMetricsOnOneAddress(t *testing.T) {
 	t.Parallel()
 	s := natstest.Run(t)
 	file := filepath.Join(t.TempDir(), "jobs.yaml")
-	if err := os.WriteFile(file, []byte("version: 1\njobs:\n  - {name: hello, schedule: '@yearly', action: {exec: [echo, hello]}}\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	filetest.Write(t, file, "version: 1\njobs:\n  - {name: hello, schedule: '@yearly', action: {exec: [echo, hello]}}\n")
 	cmd := command(t, "run", "-f", file, "--server", s.ClientURL(), "--http", "127.0.0.1:0", "--metrics-addr", "127.0.0.1:0", "--log-format", "json")
 	log, err := cmd.StderrPipe()
 	if err != nil {
@@ -144,9 +140,7 @@ func TestUIServesAFleetUntilTerm(t *testing.T) {
 		t.Fatal(r)
 	}
 	tokens := filepath.Join(t.TempDir(), "tokens")
-	if err := os.WriteFile(tokens, []byte("alice:0123456789abcdef\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	filetest.Write(t, tokens, "alice:0123456789abcdef\n")
 	// One address for both: health needs no login, and the API does.
 	listen := natstest.FreeAddress(t)
 	cmd := command(t, "ui", "--listen", listen, "--metrics-addr", listen, "--server", s.ClientURL(), "--http-token-file", tokens, "-o", "json")

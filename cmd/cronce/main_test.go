@@ -13,6 +13,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/cronce-io/cronce/internal/lab/filetest"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 
 	"github.com/cronce-io/cronce/cmd/cronce/base"
@@ -108,10 +109,7 @@ func golden(t *testing.T, name, got string) {
 			t.Fatal(err)
 		}
 	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := filetest.Read(t, path)
 	if got != string(want) {
 		t.Errorf("%s differs; got:\n%s\nwant:\n%s", path, got, want)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/cronce-io/cronce/cmd/cronce/base"
+	"github.com/cronce-io/cronce/internal/lab/filetest"
 )
 
 const referencePage = "../../docs/cli.md"
@@ -28,11 +29,7 @@ func TestTheCommandReferenceIsWhatTheHelpSays(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	want, err := os.ReadFile(referencePage)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got != string(want) {
+	if got != string(filetest.Read(t, referencePage)) {
 		t.Errorf("%s is not what the commands say: go test ./cmd/cronce -update", referencePage)
 	}
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 
+	"github.com/cronce-io/cronce/internal/lab/filetest"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 )
 
@@ -179,9 +180,7 @@ func (b *tab) picture(t *testing.T, name string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, name+".png"), png, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	filetest.Write(t, filepath.Join(dir, name+".png"), png)
 }
 
 // ready is true when the page is complete, with all that it computes in the background. If the broker of a busy machine

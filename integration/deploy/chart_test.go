@@ -19,6 +19,8 @@ import (
 	"helm.sh/helm/v3/pkg/lint"
 	"helm.sh/helm/v3/pkg/lint/support"
 	"sigs.k8s.io/yaml"
+
+	"github.com/cronce-io/cronce/internal/lab/filetest"
 )
 
 const (
@@ -46,19 +48,10 @@ var atEnd []func()
 // sets are the names of the sets of values with which the chart is rendered.
 var sets = []string{"minimal", "production", "dashboard", "monitoring", "own-image", "producers", "plain"}
 
-func read(t *testing.T, path string) string {
-	t.Helper()
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
-}
-
 func values(t *testing.T, set string) map[string]any {
 	t.Helper()
 	v := map[string]any{}
-	if err := yaml.UnmarshalStrict([]byte(read(t, filepath.Join("testdata/values", set+".yaml"))), &v); err != nil {
+	if err := yaml.UnmarshalStrict(filetest.Read(t, filepath.Join("testdata/values", set+".yaml")), &v); err != nil {
 		t.Fatal(err)
 	}
 	return v
@@ -124,7 +117,7 @@ func made(t *testing.T, path, want string) {
 		}
 		return
 	}
-	if got := read(t, path); got != want {
+	if got := string(filetest.Read(t, path)); got != want {
 		t.Errorf("%s is not what the chart renders: run \"go test . -update\" in integration/deploy, and look at the difference", path)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/compose-spec/compose-go/v2/types"
 	"sigs.k8s.io/yaml"
 
+	"github.com/cronce-io/cronce/internal/lab/filetest"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 )
 
@@ -276,7 +277,7 @@ func TestProvisioningOfGrafanaLeadsToPrometheusAndTheDashboard(t *testing.T) {
 
 func strictly(t *testing.T, path string, into any) {
 	t.Helper()
-	if err := yaml.UnmarshalStrict([]byte(read(t, path)), into); err != nil {
+	if err := yaml.UnmarshalStrict(filetest.Read(t, path), into); err != nil {
 		t.Fatalf("%s: %v", path, err)
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/lab/filetest"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 )
 
@@ -72,7 +73,7 @@ func (b *box) mount(target, source string) {
 		err = os.MkdirAll(here, 0o755)
 	}
 	if err == nil && source != "" {
-		err = os.WriteFile(here, []byte(b.mapped(read(b.t, source))), 0o644)
+		err = os.WriteFile(here, []byte(b.mapped(string(filetest.Read(b.t, source)))), 0o644)
 	}
 	if err != nil {
 		b.t.Fatal(err)

@@ -6,6 +6,8 @@ import (
 
 	"github.com/google/go-jsonnet"
 	"sigs.k8s.io/yaml"
+
+	"github.com/cronce-io/cronce/internal/lab/filetest"
 )
 
 // mixed evaluates a field of the mixin, with this configuration.
@@ -29,7 +31,7 @@ type groups struct{ Groups []map[string]any }
 func TestMixinHasTheRulesAndTheDashboard(t *testing.T) {
 	t.Parallel()
 	var want groups
-	if err := yaml.Unmarshal([]byte(read(t, "../../deploy/prometheus/cronce.rules.yaml")), &want); err != nil {
+	if err := yaml.Unmarshal(filetest.Read(t, "../../deploy/prometheus/cronce.rules.yaml"), &want); err != nil {
 		t.Fatal(err)
 	}
 	got := groups{append(mixed[groups](t, "{}", "prometheusRules").Groups, mixed[groups](t, "{}", "prometheusAlerts").Groups...)}
@@ -37,7 +39,7 @@ func TestMixinHasTheRulesAndTheDashboard(t *testing.T) {
 		t.Errorf("the mixin has the rules\n%s\nwant\n%s", asJSON(t, got), asJSON(t, want))
 	}
 	var dashboard any
-	if err := json.Unmarshal([]byte(read(t, "../../deploy/grafana/cronce.json")), &dashboard); err != nil {
+	if err := json.Unmarshal(filetest.Read(t, "../../deploy/grafana/cronce.json"), &dashboard); err != nil {
 		t.Fatal(err)
 	}
 	if got := mixed[map[string]any](t, "{}", "grafanaDashboards"); asJSON(t, got["cronce.json"]) != asJSON(t, dashboard) {

@@ -17,6 +17,8 @@ import (
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/yaml"
+
+	"github.com/cronce-io/cronce/internal/lab/filetest"
 )
 
 // object is any object of Kubernetes.
@@ -102,7 +104,7 @@ func templates(all []object) (found []template) {
 // manifests returns all manifests of the project, by the name of the set of values, or of the file.
 func manifests(t *testing.T) map[string]string {
 	t.Helper()
-	all := map[string]string{"plain manifests": read(t, plainFile), "sidecar": read(t, sidecarFile)}
+	all := map[string]string{"plain manifests": string(filetest.Read(t, plainFile)), "sidecar": string(filetest.Read(t, sidecarFile))}
 	for _, set := range sets {
 		all[set] = rendered(t, set)
 	}
@@ -296,14 +298,14 @@ func TestChartHasTheRulesAndTheDashboard(t *testing.T) {
 	t.Parallel()
 	all := objects(t, rendered(t, "monitoring"))
 	var want struct{ Groups any }
-	if err := yaml.Unmarshal([]byte(read(t, "../../deploy/prometheus/cronce.rules.yaml")), &want); err != nil {
+	if err := yaml.Unmarshal(filetest.Read(t, "../../deploy/prometheus/cronce.rules.yaml"), &want); err != nil {
 		t.Fatal(err)
 	}
 	got := asJSON(t, only[*monitoring.PrometheusRule](all)[0].Spec.Groups)
 	if len(got) < 1000 || got != asJSON(t, want.Groups) {
 		t.Errorf("the rules of the chart are\n%s\nwant\n%s", got, asJSON(t, want.Groups))
 	}
-	if got := only[*core.ConfigMap](all)[0].Data["cronce.json"]; strings.TrimSpace(got) != strings.TrimSpace(read(t, "../../deploy/grafana/cronce.json")) {
+	if got := only[*core.ConfigMap](all)[0].Data["cronce.json"]; strings.TrimSpace(got) != strings.TrimSpace(string(filetest.Read(t, "../../deploy/grafana/cronce.json"))) {
 		t.Error("the dashboard of the chart is not that of deploy/grafana")
 	}
 }

@@ -1,7 +1,6 @@
 package deploy_test
 
 import (
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -16,6 +15,7 @@ import (
 	batch "k8s.io/api/batch/v1"
 	core "k8s.io/api/core/v1"
 
+	"github.com/cronce-io/cronce/internal/lab/filetest"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 )
 
@@ -205,8 +205,6 @@ func (r podRunner) fill(b *box, target string, v core.Volume) {
 		files = r.secrets
 	}
 	for name, text := range files {
-		if err := os.WriteFile(filepath.Join(b.paths[target], name), []byte(text), 0o600); err != nil {
-			r.t.Fatal(err)
-		}
+		filetest.Write(r.t, filepath.Join(b.paths[target], name), text)
 	}
 }

@@ -1,12 +1,12 @@
 package main
 
 import (
-	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 
+	"github.com/cronce-io/cronce/internal/lab/filetest"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 )
 
@@ -127,11 +127,7 @@ func hasTest(t *testing.T, m mutant) bool {
 	}
 	begins := regexp.MustCompile(`(?m)^func ` + m.test + `\(t \*testing\.T\)`)
 	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if begins.Match(text) {
+		if begins.Match(filetest.Read(t, file)) {
 			return true
 		}
 	}

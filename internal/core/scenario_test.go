@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/cronce-io/cronce/internal/lab/filetest"
 )
 
 // runScenarios runs the files testdata/KIND/*.txt. Lines that begin with two spaces are the results
@@ -22,10 +24,7 @@ func runScenarios(t *testing.T, kind string, rewrite bool, begin func(*testing.T
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
 			t.Parallel()
-			data, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			data := filetest.Read(t, file)
 			var got strings.Builder
 			answer := begin(t)
 			for line := range strings.Lines(string(data)) {

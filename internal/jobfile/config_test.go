@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/cronce-io/cronce/internal/jobfile/spec"
+	"github.com/cronce-io/cronce/internal/lab/filetest"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -99,11 +100,7 @@ func TestBadFilesSayWhatIsWrongAndWhere(t *testing.T) {
 	for _, path := range files {
 		t.Run(filepath.Base(path), func(t *testing.T) {
 			t.Parallel()
-			data, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			f, err := Parse("jobs.yaml", data)
+			f, err := Parse("jobs.yaml", filetest.Read(t, path))
 			if err == nil {
 				t.Fatalf("accepted: %+v", f)
 			}
@@ -123,10 +120,7 @@ func golden(t *testing.T, path, got string) {
 		}
 		return
 	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := filetest.Read(t, path)
 	if got != string(want) {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}

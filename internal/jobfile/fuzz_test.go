@@ -4,13 +4,13 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/cronce-io/cronce/internal/codec"
 	"github.com/cronce-io/cronce/internal/jobfile/spec"
+	"github.com/cronce-io/cronce/internal/lab/filetest"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -23,10 +23,7 @@ func FuzzParse(f *testing.F) {
 			f.Fatalf("%s: no seeds (%v)", pattern, err)
 		}
 		for _, path := range paths {
-			data, err := os.ReadFile(path)
-			if err != nil {
-				f.Fatal(err)
-			}
+			data := filetest.Read(f, path)
 			f.Add(data)
 		}
 	}

@@ -3,7 +3,6 @@ package jobfile
 import (
 	"encoding/json"
 	"errors"
-	"os"
 	"reflect"
 	"strings"
 	"testing"
@@ -11,16 +10,14 @@ import (
 	"github.com/goccy/go-yaml"
 
 	"github.com/cronce-io/cronce/internal/jobfile/spec"
+	"github.com/cronce-io/cronce/internal/lab/filetest"
 	"github.com/cronce-io/cronce/job"
 )
 
 // JSON is YAML, so both ways of reading must agree.
 func TestParseJSONReadsTheSameJobsAsParse(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("testdata/everything.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := filetest.Read(t, "testdata/everything.yaml")
 	var tree any
 	if err := yaml.Unmarshal(text, &tree); err != nil {
 		t.Fatal(err)

@@ -1,12 +1,13 @@
 package fleet
 
 import (
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/cronce-io/cronce/internal/lab/filetest"
 )
 
 func TestDoctorHelpListsEveryCheck(t *testing.T) {
@@ -18,10 +19,7 @@ func TestDoctorHelpListsEveryCheck(t *testing.T) {
 	added := regexp.MustCompile(`(?:\.add\(\w+, |name, why :?= |\{layout\.Field\w+, \w+, )"(\w+)"`)
 	var made []string
 	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := filetest.Read(t, file)
 		if strings.HasSuffix(file, "_test.go") {
 			continue
 		}

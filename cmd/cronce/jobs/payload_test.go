@@ -1,12 +1,12 @@
 package jobs
 
 import (
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/cronce-io/cronce/cmd/cronce/base"
+	"github.com/cronce-io/cronce/internal/lab/filetest"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -14,9 +14,7 @@ func TestPayloadOfAFileOrOfStandardInputOrOfTheFlag(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "payload.json")
 	write := func(text string) {
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		filetest.Write(t, path, text)
 	}
 	big := `"` + strings.Repeat("x", job.MaxPayload) + `"`
 	for _, test := range []struct{ file, stdin, flag, want, wrong string }{

@@ -1,13 +1,13 @@
 package serve
 
 import (
-	"os"
 	"strings"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/cronce-io/cronce/internal/lab/filetest"
 	"github.com/cronce-io/cronce/internal/natsconn/embed"
 )
 
@@ -28,10 +28,7 @@ func TestThePageDescribesTheServersMetrics(t *testing.T) {
 	if err != nil || len(families) == 0 {
 		t.Fatal(families, err)
 	}
-	page, err := os.ReadFile("../../../docs/metrics.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := filetest.Read(t, "../../../docs/metrics.md")
 	for _, f := range families {
 		if !strings.Contains(string(page), "`"+f.GetName()+"`") {
 			t.Errorf("docs/metrics.md does not say what %s is", f.GetName())

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cronce-io/cronce/internal/action/execaction"
 	"github.com/cronce-io/cronce/internal/jobfile/spec"
+	"github.com/cronce-io/cronce/internal/lab/filetest"
 )
 
 // needRoot skips a test that changes the user.
@@ -98,9 +99,7 @@ func TestSecretFileIsReadByTheWorker(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
 	secret := filepath.Join(t.TempDir(), "secret")
-	if err := os.WriteFile(secret, []byte("s3cret\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	filetest.Write(t, secret, "s3cret\n")
 	out, err := output(t, spec.Exec{Args: []string{"/bin/sh", "-c", `cat ` + secret + ` 2>/dev/null || echo "closed, and $TOKEN"`}, User: "nobody", Dir: "/", Env: []spec.Variable{{Name: "TOKEN", File: secret}}})
 	if out != "closed, and s3cret\n" || err != nil {
 		t.Errorf("got %q, %v", out, err)

@@ -15,6 +15,7 @@ import (
 	"github.com/cronce-io/cronce/internal/action/guard"
 	"github.com/cronce-io/cronce/internal/fleet/boot"
 	"github.com/cronce-io/cronce/internal/jobfile/spec"
+	"github.com/cronce-io/cronce/internal/lab/filetest"
 )
 
 // output runs the command of e and returns what it wrote.
@@ -38,9 +39,7 @@ func TestVariablesComeFromTheFileTheEnvironmentAndASecretFile(t *testing.T) {
 	t.Setenv("NATS_PASSWORD", "a login")
 	t.Setenv("LANG", "xx")
 	secret := filepath.Join(t.TempDir(), "secret")
-	if err := os.WriteFile(secret, []byte("of a file \n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	filetest.Write(t, secret, "of a file \n")
 	e := spec.Exec{Args: []string{"/bin/sh", "-c", `echo "[$A][$B][$C][$LANG][$NATS_PASSWORD]${CRONCE_JOB}"`}, Env: []spec.Variable{
 		{Name: "A", Value: "a 'b' $x"}, {Name: "B", Env: "REPORT_TOKEN"}, {Name: "C", File: secret}, {Name: "LANG"},
 	}}
@@ -52,9 +51,7 @@ func TestVariablesComeFromTheFileTheEnvironmentAndASecretFile(t *testing.T) {
 		t.Errorf("a login that the job asks for: got %q, %v", out, err)
 	}
 	// A secret that was rotated is read again.
-	if err := os.WriteFile(secret, []byte("rotated"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	filetest.Write(t, secret, "rotated")
 	if out, err := output(t, e); !strings.Contains(out, "[rotated]") || err != nil {
 		t.Errorf("got %q, %v", out, err)
 	}
@@ -84,9 +81,7 @@ func TestMissingVariableIsNamedAtTheStartAndAMissingFileAtTheRun(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	empty := filepath.Join(t.TempDir(), "empty")
-	if err := os.WriteFile(empty, []byte("\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	filetest.Write(t, empty, "\n")
 	for path, want := range map[string]string{"/no/such/file": "no such file", t.TempDir(): "is not a regular file", empty: "is empty"} {
 		_, err := output(t, spec.Exec{Args: []string{"/bin/true"}, Env: []spec.Variable{{Name: "A", File: path}}})
 		if err == nil || !strings.Contains(err.Error(), `command "/bin/true": env.A: `) || !strings.Contains(err.Error(), want) {

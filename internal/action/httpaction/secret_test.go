@@ -17,6 +17,7 @@ import (
 
 	"github.com/cronce-io/cronce/internal/action/httpaction"
 	"github.com/cronce-io/cronce/internal/jobfile/spec"
+	"github.com/cronce-io/cronce/internal/lab/filetest"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -25,13 +26,6 @@ func newSecretHandler(t *testing.T, rawURL string, env map[string]string, header
 	a := action(t, rawURL)
 	a.Headers = headers
 	return httpaction.New(a, newTransport(t), func(name string) string { return env[name] })
-}
-
-func writeFile(t *testing.T, path, text string) {
-	t.Helper()
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
 }
 
 // echo is the URL of a service that answers with the request as it received it.
@@ -49,7 +43,7 @@ func echo(t *testing.T, status int) string {
 func TestSecretsAreSentAndNotKept(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "key")
-	writeFile(t, file, "key-4711\n")
+	filetest.Write(t, file, "key-4711\n")
 	const password = "pass-w0rd"
 	heard := make(chan http.Header, 1)
 	service := serve(t, func(w http.ResponseWriter, r *http.Request) {
@@ -172,7 +166,7 @@ func TestASecretFileIsReadAtEachRequest(t *testing.T) {
 		t.Errorf("without the file: %s, %v", outcome(err), err)
 	}
 	for _, text := range []string{"first", "second\n", "third\r\n"} {
-		writeFile(t, file, text)
+		filetest.Write(t, file, text)
 		if err := h(t.Context(), newRun(io.Discard)); err != nil {
 			t.Fatal(err)
 		}
@@ -183,7 +177,7 @@ func TestASecretFileIsReadAtEachRequest(t *testing.T) {
 	for text, why := range map[string]string{
 		"": "empty", " \n": "empty", "secret\nX-Other: secret": "line break", "secret\x00": "control", strings.Repeat("secret", 2000): "more than 8192 bytes",
 	} {
-		writeFile(t, file, text)
+		filetest.Write(t, file, text)
 		err := h(t.Context(), newRun(io.Discard))
 		if outcome(err) != "retry" || !strings.Contains(err.Error(), why) || !strings.Contains(err.Error(), file) || strings.Contains(err.Error(), "secret\n") || strings.Contains(err.Error(), "secretsecret") {
 			t.Errorf("%.20q: %v, want %q", text, err, why)

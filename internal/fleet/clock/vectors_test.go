@@ -7,6 +7,8 @@ import (
 	"os"
 	"testing"
 	"time"
+
+	"github.com/cronce-io/cronce/internal/lab/filetest"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write docs/protocol/clocks.json anew; the diff is a change of the protocol")
@@ -30,10 +32,7 @@ type heartbeat struct {
 func TestTheClockAnswersTheProtocolsVectors(t *testing.T) {
 	t.Parallel()
 	const file = "../../../docs/protocol/clocks.json"
-	data, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := filetest.Read(t, file)
 	var vectors []clockVector
 	if err := json.Unmarshal(data, &vectors); err != nil || len(vectors) == 0 {
 		t.Fatal(len(vectors), err)

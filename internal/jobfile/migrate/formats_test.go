@@ -16,6 +16,7 @@ import (
 
 	"github.com/cronce-io/cronce/internal/jobfile"
 	"github.com/cronce-io/cronce/internal/jobfile/migrate/unitfile"
+	"github.com/cronce-io/cronce/internal/lab/filetest"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -121,10 +122,7 @@ func TestPythonIntervalsAndDatesAreReadAsTheyStand(t *testing.T) {
 func TestTheCallOfAnImportedFunctionHasItsArguments(t *testing.T) {
 	t.Parallel()
 	needCommand(t, "python3")
-	page, err := os.ReadFile("../../../docs/migration.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := filetest.Read(t, "../../../docs/migration.md")
 	program := regexp.MustCompile("(?s)```python\n(\"\"\"call\\.py.*?)```").FindSubmatch(page)
 	if program == nil {
 		t.Fatal("the page has no call.py")

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"reflect"
 	"regexp"
@@ -21,6 +20,7 @@ import (
 	"github.com/cronce-io/cronce/internal/jobfile"
 	"github.com/cronce-io/cronce/internal/jobfile/reference"
 	"github.com/cronce-io/cronce/internal/jobfile/spec"
+	"github.com/cronce-io/cronce/internal/lab/filetest"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -237,10 +237,7 @@ func TestTheSchemaTakesEveryFileThatIsRight(t *testing.T) {
 		paths = append(paths, found...)
 	}
 	for _, path := range paths {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := filetest.Read(t, path)
 		if _, err := parse(string(text)); err != nil {
 			t.Errorf("%s: %v", path, err)
 		}
@@ -290,10 +287,7 @@ func (c compiled) check(text string) error {
 // docs/jobs.yaml says that it has every field.
 func TestTheAnnotatedFileHasEveryField(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../../../docs/jobs.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := filetest.Read(t, "../../../docs/jobs.yaml")
 	for _, p := range places() {
 		// A header's own name stands for any.
 		name := regexp.MustCompile(`(^|[\s{,])` + p.Name + `:(\s|$)`)

@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/lab/filetest"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -23,13 +24,9 @@ func TestOrderOfTargets(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(selected, "nats"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(selected, "nats", "context.txt"), []byte("prod\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	filetest.Write(t, filepath.Join(selected, "nats", "context.txt"), "prod\n")
 	creds := filepath.Join(none, "creds")
-	if err := os.WriteFile(creds, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	filetest.Write(t, creds, "")
 	for name, tc := range map[string]struct {
 		cfg   Config
 		env   map[string]string

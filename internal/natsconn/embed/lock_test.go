@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/cronce-io/cronce/internal/lab/filetest"
 )
 
 // If another user can write to the store's directory before the owner, the owner must still
@@ -25,9 +27,7 @@ func TestLockFollowsNoFileThatWasPlanted(t *testing.T) {
 	} {
 		dir := t.TempDir()
 		victim, store := filepath.Join(dir, "victim"), filepath.Join(dir, "store")
-		if err := os.WriteFile(victim, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		filetest.Write(t, victim, text)
 		if err := os.Mkdir(store, 0o700); err != nil {
 			t.Fatal(err)
 		}

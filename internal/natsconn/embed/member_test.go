@@ -13,6 +13,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/cronce-io/cronce/internal/lab/filetest"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 )
 
@@ -145,9 +146,7 @@ func TestJoinOrStartSaysWhyItCannot(t *testing.T) {
 	store := t.TempDir()
 	s := startServer(t, Config{Listen: "127.0.0.1:0", Store: store})
 	file := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	filetest.Write(t, file, "")
 	for name, tc := range map[string]struct {
 		cfg  Config
 		says []string

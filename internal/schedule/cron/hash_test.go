@@ -6,6 +6,8 @@ import (
 	"math/bits"
 	"os"
 	"testing"
+
+	"github.com/cronce-io/cronce/internal/lab/filetest"
 )
 
 var rewrite = flag.Bool("rewrite-hash", false, "write testdata/hash.json anew; the diff is a break of the protocol")
@@ -36,10 +38,7 @@ func TestHashAgreesWithTheVectorsOfTheProtocol(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	data, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := filetest.Read(t, file)
 	var vectors []hashVector
 	if err := json.Unmarshal(data, &vectors); err != nil || len(vectors) == 0 {
 		t.Fatal(len(vectors), err)

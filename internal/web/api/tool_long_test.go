@@ -3,10 +3,11 @@
 package api_test
 
 import (
-	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"github.com/cronce-io/cronce/internal/lab/filetest"
 )
 
 // The validator is @seriousme/openapi-schema-validator, from npm.
@@ -19,9 +20,7 @@ func TestDocumentIsValidForASecondTool(t *testing.T) {
 	data := readDocument(t)
 	path := filepath.Join(t.TempDir(), "openapi.json")
 	validate := func(data []byte) (string, error) {
-		if err := os.WriteFile(path, data, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		filetest.Write(t, path, data)
 		out, err := exec.Command(tool, path).CombinedOutput()
 		return string(out), err
 	}

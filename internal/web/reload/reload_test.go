@@ -8,14 +8,14 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/cronce-io/cronce/internal/lab/filetest"
 )
 
 func write(t *testing.T, path, text string) {
 	t.Helper()
 	next := path + ".new"
-	if err := os.WriteFile(next, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	filetest.Write(t, next, text)
 	if err := os.Rename(next, path); err != nil { // a new inode, as deployments replace files
 		t.Fatal(err)
 	}

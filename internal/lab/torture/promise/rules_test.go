@@ -1,11 +1,12 @@
 package promise
 
 import (
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"testing"
+
+	"github.com/cronce-io/cronce/internal/lab/filetest"
 )
 
 // rulesOf are the rules that the check knows, as its source names them.
@@ -19,11 +20,7 @@ func rulesOf(t *testing.T, patterns ...string) []string {
 			t.Fatalf("%s: %v", pattern, err)
 		}
 		for _, path := range paths {
-			source, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, m := range named.FindAllStringSubmatch(string(source), -1) {
+			for _, m := range named.FindAllStringSubmatch(string(filetest.Read(t, path)), -1) {
 				rules = append(rules, m[1])
 			}
 		}
