@@ -144,7 +144,7 @@ func (r *Result) cronJob(line int, m manifest, zone string) {
 		j.CatchUp = job.CatchUp{Policy: job.CatchUpLatest, Within: j.Deadline}
 	}
 	if n := s.JobTemplate.Spec.BackoffLimit; n != nil {
-		j.Retry.Attempts = *n + 1
+		j.Retry.Attempts = min(*n, job.MaxAttempts-1) + 1
 	}
 	if n := s.JobTemplate.Spec.ActiveDeadline; n != nil {
 		j.Timeout = time.Duration(*n) * time.Second
@@ -178,6 +178,9 @@ func (r *Result) cronJobNotes(line int, name, was string, s cronJobSpec, dropped
 	}
 	if spec.ActiveDeadline != nil && (spec.BackoffLimit == nil || *spec.BackoffLimit > 0) {
 		r.note(line, name, "activeDeadlineSeconds bounds each attempt, not all of them together")
+	}
+	if n := spec.BackoffLimit; n != nil && *n >= job.MaxAttempts {
+		r.note(line, name, "backoffLimit %d: a slot has at most %d attempts", *n, job.MaxAttempts)
 	}
 	more := func(n *int) bool { return n != nil && *n > 1 }
 	if more(spec.Completions) || more(spec.Parallelism) {

@@ -115,6 +115,16 @@ s.add_job("m:f", "cron", hour="5/6", id="stepped")`,
 	}
 }
 
+func TestABackoffLimitBeyondTheMostAttemptsIsCappedWithANote(t *testing.T) {
+	t.Parallel()
+	for limit, want := range map[string]struct{ attempts, notes int }{"999": {1000, 0}, "1000": {1000, 1}, "2147483647": {1000, 1}, "9223372036854775807": {1000, 1}} {
+		r, err := Kubernetes([]byte(strings.Replace(manifestOf("@daily"), "{template", "{backoffLimit: "+limit+", template", 1)), "UTC")
+		if err != nil || len(r.Jobs) != 1 || r.Jobs[0].Job.Retry.Attempts != want.attempts || len(r.Notes) != want.notes {
+			t.Errorf("%s: %+v, %v, want %+v", limit, r, err, want)
+		}
+	}
+}
+
 func TestDefaultsInAVariableLimitTheRuns(t *testing.T) {
 	t.Parallel()
 	r := APScheduler("mine = {'max_instances': 2}\nBackgroundScheduler(job_defaults=mine)\ns.add_job('m:f', 'cron', hour=7)", "UTC")

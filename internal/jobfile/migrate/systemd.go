@@ -117,10 +117,22 @@ func (s *systemd) timer(t *unitfile.Unit) (service string) {
 		}
 		jobs = append(jobs, timed{one, cal, ""})
 	}
+	if shortest := s.repeat(t, j); shortest != nil {
+		jobs = append(jobs, *shortest)
+	}
+	s.convert(t, c, jobs, dropped)
+	return service
+}
+
+// repeat returns the job of the timer's shortest OnUnitActiveSec or OnUnitInactiveSec, or nil. Each
+// start of the unit sets all of them back, so the longer ones never elapse.
+func (s *systemd) repeat(t *unitfile.Unit, j job.Job) (shortest *timed) {
+	j.CatchUp.Policy = job.CatchUpNone
+	var least time.Duration
+	var longer []unitfile.Setting
 	for _, key := range []string{"OnUnitActiveSec", "OnUnitInactiveSec"} {
 		for _, rep := range t.All("Timer", key) {
 			one := j
-			one.CatchUp.Policy = job.CatchUpNone
 			d, ok := timeSpan(t.Expand(rep.Value, ignored))
 			why := fmt.Sprintf("%q is not a time span", clip(rep.Value))
 			if ok {
@@ -130,15 +142,24 @@ func (s *systemd) timer(t *unitfile.Unit) (service string) {
 				s.at(rep, t.Stem(), 0, "not carried over: %s=%s: %s", key, clip(rep.Value), why)
 				continue
 			}
+			if shortest != nil && d >= least {
+				longer = append(longer, rep)
+				continue
+			}
+			if shortest != nil {
+				longer = append(longer, shortest.at)
+			}
 			from := "the last start"
 			if key == "OnUnitInactiveSec" {
 				from = "the end of the last run"
 			}
-			jobs = append(jobs, timed{one, rep, fromEpoch(one.Schedule, from)})
+			least, shortest = d, &timed{one, rep, fromEpoch(one.Schedule, from)}
 		}
 	}
-	s.convert(t, c, jobs, dropped)
-	return service
+	for _, rep := range longer {
+		s.at(rep, t.Stem(), 0, "not carried over: %s=%s never elapses, because %s=%s is not longer", rep.Key, clip(rep.Value), shortest.at.Key, clip(shortest.at.Value))
+	}
+	return shortest
 }
 
 // service returns a service, made from its template if it has no file of its own, or nil.

@@ -2,7 +2,9 @@ package migrate
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -142,7 +144,7 @@ func calendarDate(j *job.Job, text string) (month, day string, err error) {
 		return "", "", fmt.Errorf("%q is not a date", clip(text))
 	}
 	if parts[0] != "*" {
-		years, err := systemdYear.systemd(parts[0])
+		years, err := systemdYear.systemd(fullYears(parts[0]))
 		if err != nil {
 			return "", "", err
 		}
@@ -157,11 +159,30 @@ func calendarDate(j *job.Job, text string) (month, day string, err error) {
 	return parts[1], parts[2], nil
 }
 
-// systemd reads "*", "5", "0/15", "1..5", "1..5/2" and lists of these without "*".
+// yearOrStep matches a year, or a step of years.
+var yearOrStep = regexp.MustCompile(`/?[0-9]+`)
+
+// fullYears replaces years of one or two digits: 70 to 99 are in the last century, 0 to 69 in this one.
+func fullYears(text string) string {
+	return yearOrStep.ReplaceAllStringFunc(text, func(word string) string {
+		n, err := strconv.Atoi(word)
+		switch {
+		case err != nil || n > 99: // a step, or a whole year
+			return word
+		case n >= 70:
+			return strconv.Itoa(1900 + n)
+		}
+		return strconv.Itoa(2000 + n)
+	})
+}
+
+// systemd reads "*", "5", "0/15", "1..5", "1..5/2" and lists of these without "*". As systemd does, it
+// refuses a step that leads from the start out of the field at once.
 func (f calendarField) systemd(text string) (set []int, err error) {
 	for part := range strings.SplitSeq(text, ",") {
 		some, err := f.ascending(strings.Replace(part, "..", "-", 1))
-		if err != nil || strings.Contains(part, "-") || text != "*" && strings.Contains(part, "*") {
+		isAlone := len(some) == 1 && strings.Contains(part, "/") && !strings.Contains(part, "..")
+		if err != nil || isAlone || strings.Contains(part, "-") || text != "*" && strings.Contains(part, "*") {
 			return nil, fmt.Errorf("%s %q: want whole numbers of %d to %d, like 5, 1..5 or 0/15", f.name, clip(part), f.low, f.high)
 		}
 		set = append(set, some...)

@@ -199,12 +199,38 @@ func TestNoSettingOfAUnitIsDroppedInSilence(t *testing.T) {
 	})
 }
 
-func TestCalendarStepBeyondTheFieldSelectsItsFirstValue(t *testing.T) {
+// systemd does the same: see the answers below.
+func TestCalendarStepBeyondTheFieldIsRefusedUnlessItIsOfARange(t *testing.T) {
 	t.Parallel()
 	for _, step := range []string{"24", "1000", "9223372036854775807"} {
 		r := systemdOf("OnCalendar=*-*-* 1/"+step+":00:00", "ExecStart=/bin/true")
+		if len(r.Jobs) != 0 || len(r.Notes) != 1 {
+			t.Errorf("a step of %s hours: %+v, want a note and no job", step, r)
+		}
+		r = systemdOf("OnCalendar=*-*-* 1..5/"+step+":00:00", "ExecStart=/bin/true")
 		if len(r.Jobs) != 1 || r.Jobs[0].Job.Schedule != "0 1 * * *" {
 			t.Errorf("a step of %s hours: %+v, want one job at 01:00", step, r)
+		}
+	}
+}
+
+func TestOnlyTheShortestRepetitionOfATimerIsCarriedOver(t *testing.T) {
+	t.Parallel()
+	for setting, want := range map[string]string{
+		"OnUnitActiveSec=15min\nOnUnitActiveSec=10min\nOnUnitActiveSec=20min": "@every 10m0s",
+		"OnUnitActiveSec=10min\nOnUnitActiveSec=10min":                        "@every 10m0s",
+		"OnUnitActiveSec=15min\nOnUnitInactiveSec=5min":                       "@every 5m0s",
+		"OnUnitActiveSec=soon\nOnUnitActiveSec=1h\nOnCalendar=daily":          "0 0 * * * UTC, @every 1h0m0s",
+	} {
+		r := systemdOf(setting, "ExecStart=/bin/true")
+		dropped := 0
+		for _, n := range r.Notes {
+			if strings.HasPrefix(n.Text, "not carried over: OnUnit") {
+				dropped++
+			}
+		}
+		if got := strings.Join(schedulesOf(r), ", "); got != want || len(r.Jobs)+dropped != strings.Count(setting, "\n")+1 {
+			t.Errorf("%q: %q, want %q: %+v", setting, got, want, r.Notes)
 		}
 	}
 }
@@ -221,6 +247,15 @@ func TestATimersTimesAreThoseThatSystemdReads(t *testing.T) {
 		"OnCalendar=*-*-*/2":                 "",
 		"OnCalendar=*-*-* *,5:00":            "",
 		"OnCalendar=*:0/5":                   "*/5 * * * * UTC",
+		"OnCalendar=1/24:00":                 "",
+		"OnCalendar=*:00/75":                 "",
+		"OnCalendar=*:00/60":                 "",
+		"OnCalendar=00/23:00":                "0 0,23 * * * UTC",
+		"OnCalendar=*-1/13-1":                "",
+		"OnCalendar=*-*-1/31":                "",
+		"OnCalendar=1,1/23:00":               "",
+		"OnCalendar=*:5/54":                  "5,59 * * * * UTC",
+		"OnCalendar=100-01-01":               "",
 		"OnCalendar=anually":                 "0 0 1 1 * UTC",
 		"OnUnitActiveSec=1month":             "@every 730h30m0s",
 		"OnUnitActiveSec=1y":                 "@every 8766h0m0s",
@@ -229,6 +264,16 @@ func TestATimersTimesAreThoseThatSystemdReads(t *testing.T) {
 		r := systemdOf(setting, "ExecStart=/bin/true")
 		if got := strings.Join(schedulesOf(r), ", "); got != want || want == "" && len(r.Notes) != 1 {
 			t.Errorf("%s: %q, want %q: %+v", setting, got, want, r.Notes)
+		}
+	}
+}
+
+func TestYearsOfTwoDigitsAreThoseThatSystemdReads(t *testing.T) {
+	t.Parallel()
+	for years, want := range map[string][2]int{"26": {2026, 2027}, "26..28": {2026, 2029}, "26,27": {2026, 2028}, "0": {2000, 2001}, "69": {2069, 2070}, "70": {1970, 1971}, "99": {1999, 2000}, "2026": {2026, 2027}} {
+		r := systemdOf("OnCalendar="+years+"-01-01", "ExecStart=/bin/true")
+		if len(r.Jobs) != 1 || r.Jobs[0].Job.From.Year() != want[0] || r.Jobs[0].Job.Until.Year() != want[1] {
+			t.Errorf("%s: %+v, want the years %v", years, r, want)
 		}
 	}
 }
