@@ -39,9 +39,15 @@ func APScheduler(text, zone string) Result {
 		}
 	}
 	// An assignment that is an argument of a call is not a setting of its own.
-	calls := program.Find(append(schedulers, "add_job", "scheduled_job", "add_schedule", "CronTrigger", "IntervalTrigger", "DateTrigger", "from_crontab", "JOBS")...)
+	var begin, end []int // the lines of the calls, in ascending order; end is the last line of all calls so far
+	for _, c := range program.Find(append(schedulers, "add_job", "scheduled_job", "add_schedule", "CronTrigger", "IntervalTrigger", "DateTrigger", "from_crontab", "JOBS")...) {
+		if !c.Mention {
+			begin, end = append(begin, c.Line), append(end, max(c.Value.End, last(end)))
+		}
+	}
 	for _, f := range program.Find("SCHEDULER_TIMEZONE", "SCHEDULER_JOB_DEFAULTS", "job_defaults", "timezone") {
-		inside := slices.ContainsFunc(calls, func(c python.Found) bool { return !c.Mention && c.Line <= f.Line && f.Line <= c.Value.End })
+		before, _ := slices.BinarySearch(begin, f.Line+1) // how many calls begin at the line or before
+		inside := f.Line <= last(end[:before])
 		if f.Name != "" && f.Index == nil && !f.Mention && !inside {
 			a.setting(strings.ToLower(strings.TrimPrefix(f.Name, "SCHEDULER_")), f.Value, false)
 		}
@@ -55,6 +61,14 @@ func APScheduler(text, zone string) Result {
 		a.found(f)
 	}
 	return a.Result
+}
+
+// last returns the last line, or 0.
+func last(lines []int) int {
+	if len(lines) == 0 {
+		return 0
+	}
+	return lines[len(lines)-1]
 }
 
 // configured reads the arguments of a scheduler.

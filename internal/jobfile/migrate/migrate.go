@@ -47,6 +47,8 @@ type Note struct {
 type Result struct {
 	Jobs  []jobfile.Imported
 	Notes []Note
+
+	names map[string]int // by name of a job: up to which number it is taken, at least 1
 }
 
 func (r *Result) note(line int, name, format string, args ...any) {
@@ -77,6 +79,10 @@ func (r *Result) add(j jobfile.Imported) (name string) {
 		return ""
 	}
 	r.Jobs = append(r.Jobs, j)
+	if r.names == nil {
+		r.names = map[string]int{}
+	}
+	r.names[j.Job.Name] = 1
 	return j.Job.Name
 }
 
@@ -102,11 +108,12 @@ func neverFires(j job.Job) bool {
 
 // free returns the name, with a number if another job has the name.
 func (r *Result) free(name string) string {
-	taken := func(name string) bool {
-		return slices.ContainsFunc(r.Jobs, func(j jobfile.Imported) bool { return j.Job.Name == name })
-	}
-	for n, base := 2, name; taken(name); n++ {
+	for base := name; r.names[name] > 0; {
+		n := r.names[base] + 1
 		name = fmt.Sprintf("%s-%d", base, n)
+		if r.names[name] > 0 {
+			r.names[base] = n
+		}
 	}
 	return name
 }

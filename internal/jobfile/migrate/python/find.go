@@ -1,6 +1,9 @@
 package python
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // Found is an assignment, a call or another mention of a wanted name.
 type Found struct {
@@ -101,13 +104,14 @@ func (p *parser) found(t token) (Found, bool) {
 
 // mention returns a name that is neither assigned to nor called, with the rest of its statement.
 func (p *parser) mention(f Found, at int) (Found, bool) {
-	p.pos = at + 1
-	to := p.pos
-	for t := p.tokens[to]; t.kind != newline && t.kind != end && t.value != ";"; t = p.tokens[to] {
-		to++
+	rest := at + 1
+	if p.statement <= at { // it is not the end of this statement
+		p.statement = rest
+		for t := p.tokens[rest]; t.kind != newline && t.kind != end && t.value != ";"; t = p.tokens[p.statement] {
+			p.statement++
+		}
 	}
-	rest := p.pos
-	p.pos = to
+	p.pos = p.statement
 	f.Mention, f.Index, f.Value = true, nil, p.placed(Value{Kind: Opaque}, at)
 	p.pos = rest // the rest may contain other names
 	return f, true
@@ -115,12 +119,13 @@ func (p *parser) mention(f Found, at int) (Found, bool) {
 
 // dotted returns the whole dotted name that ends at a token.
 func (p *parser) dotted(at int) string {
-	whole := p.tokens[at].value
+	parts := []string{p.tokens[at].value}
 	for at >= 2 && p.tokens[at-1].value == "." && p.tokens[at-1].kind == symbol && p.tokens[at-2].kind == name {
 		at -= 2
-		whole = p.tokens[at].value + "." + whole
+		parts = append(parts, p.tokens[at].value)
 	}
-	return whole
+	slices.Reverse(parts)
+	return strings.Join(parts, ".")
 }
 
 // decorated returns the name of the function that a call decorates, or "". The call has just been
@@ -133,10 +138,14 @@ func (p *parser) decorated(at int) string {
 		return ""
 	}
 	for i := p.pos; i < len(p.tokens)-1; i++ { // other decorators may follow
-		if t := p.tokens[i]; t.kind == name && t.value == "def" && p.tokens[i+1].kind == name {
-			return p.tokens[i+1].value
-		} else if t.kind == name && t.value == "class" {
+		t, next := p.tokens[i], p.tokens[i+1]
+		switch {
+		case t.kind == name && t.value == "def" && next.kind == name:
+			return next.value
+		case t.kind == name && t.value == "class":
 			return ""
+		case t.kind == newline && next.kind != newline && !slices.Contains([]string{"@", "def", "class", "async"}, next.value):
+			return "" // neither a decorator nor what it decorates
 		}
 	}
 	return ""

@@ -3,7 +3,6 @@ package python
 import (
 	"math"
 	"math/big"
-	"slices"
 	"strings"
 )
 
@@ -14,6 +13,8 @@ type parser struct {
 	Program
 	pos   int
 	depth int
+
+	statement int // the end of the last statement that mention has read
 }
 
 func (p *parser) peek() token { return p.tokens[p.pos] }
@@ -51,27 +52,42 @@ func (p *parser) expression() Value {
 func (p *parser) placed(v Value, from int) Value {
 	v.Line, v.End = p.tokens[from].line, p.tokens[max(from, p.pos-1)].line
 	if p.pos > from {
-		v.Source = strings.Join(strings.Fields(p.source[p.tokens[from].at:p.tokens[p.pos-1].to]), " ")
-	}
-	const most = 100
-	if len(v.Source) > most {
-		v.Source = strings.ToValidUTF8(v.Source[:most], "") + "..."
+		v.Source = oneLine(p.source[p.tokens[from].at:p.tokens[p.pos-1].to])
 	}
 	return v
+}
+
+// oneLine returns the first 100 bytes of a source, on one line. It reads no more of a long source,
+// since each expression around another one has the source of that, too.
+func oneLine(source string) string {
+	const most = 100
+	var line strings.Builder
+	for word := range strings.FieldsSeq(source) {
+		if line.Len() > 0 {
+			line.WriteByte(' ')
+		}
+		line.WriteString(word[:min(len(word), most+1)])
+		if line.Len() > most {
+			return strings.ToValidUTF8(line.String()[:most], "") + "..."
+		}
+	}
+	return line.String()
 }
 
 // opaque skips an expression that is not a literal.
 func (p *parser) opaque(from int) Value {
 	p.pos = from
 	var open []string
+	inLambda := false // a colon then belongs to the lambda
 	for {
 		t := p.peek()
 		if t.kind == end || len(open) == 0 && closes(t) && t.value != ":" {
 			break
 		}
-		if len(open) == 0 && t.kind == symbol && t.value == ":" && !p.lambda(from) {
+		if len(open) == 0 && t.kind == symbol && t.value == ":" && !inLambda {
 			break
 		}
+		inLambda = inLambda || t.kind == name && t.value == "lambda"
 		if t.kind == symbol {
 			switch t.value {
 			case "(", "[", "{":
@@ -85,23 +101,17 @@ func (p *parser) opaque(from int) Value {
 	return p.placed(Value{Kind: Opaque}, from)
 }
 
-// lambda reports whether there is a lambda between from and the parser's next token. A colon there
-// belongs to the lambda.
-func (p *parser) lambda(from int) bool {
-	return slices.ContainsFunc(p.tokens[from:p.pos], func(t token) bool { return t.kind == name && t.value == "lambda" })
-}
-
 // primary reads a literal, a name or a call.
 func (p *parser) primary() (Value, bool) {
 	t := p.peek()
 	switch t.kind {
 	case text:
-		v := Value{Kind: Text}
+		var joined strings.Builder
 		for p.peek().kind == text { // Python joins adjacent strings
-			v.Text += p.peek().value
+			joined.WriteString(p.peek().value)
 			p.pos++
 		}
-		return v, true
+		return Value{Kind: Text, Text: joined.String()}, true
 	case number:
 		p.pos++
 		return numberOf(t.value)
