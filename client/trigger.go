@@ -8,15 +8,21 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"time"
 	"unicode/utf8"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/cronce-io/cronce/internal/broker/stream"
 	"github.com/cronce-io/cronce/internal/codec"
 	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/exchange"
+	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/internal/tracing"
 	"github.com/cronce-io/cronce/job"
+	"github.com/cronce-io/cronce/kv"
 )
 
 // TriggerOptions describe a run of a job outside its plan. The zero value is a new run, at
@@ -145,10 +151,153 @@ func (c *Client) readAndTrigger(ctx context.Context, slot job.Slot, o TriggerOpt
 	}
 }
 
+// storedRun holds what is stored about a triggered run: its job, and its record, timer or message.
+type storedRun struct {
+	entry   plans.Entry
+	record  *job.Record
+	timer   *stream.Timer       // of the first shard
+	waiting *stream.WaitingSlot // a message that waits for a worker: of the first shard
+	begun   *stream.WaitingSlot // one of another shard
+	all     bool                // young messages were looked for, too
+	now     time.Time           // the broker's; zero if nothing depends on it
+}
+
+// note notes a message that waits for a worker, of a run whose job has the queue. A later order may have
+// moved the run to that queue.
+func (s *storedRun) note(w *stream.WaitingSlot, queue string) {
+	switch {
+	case w.Slot.Shards > 0 && w.Slot.Shard > 1:
+		s.begun = w
+	case s.waiting == nil || s.waiting.Queue != queue:
+		s.waiting = w
+	}
+}
+
 // errBegun reports that the stream has dropped the message of a run's last shard as a copy of a recent
 // one. Unless young messages were looked for, it is not known whether the other shards are there, and
 // which payload they have.
 var errBegun = errors.New("another order has begun the run")
+
+// editedLately reports whether the stream may have folded a run that was ordered before the job was
+// edited.
+func (c *Client) editedLately(s storedRun) bool {
+	return s.entry.Time.After(s.now.Add(-c.cfg.Settings.WithDefaults().Duplicates - foldMargin))
+}
+
+// readRun reads what is stored about a run. A run without a key is not stored yet. all is that of
+// waitingRuns.
+func (c *Client) readRun(ctx context.Context, slot job.Slot, o TriggerOptions, all bool) (s storedRun, err error) {
+	keyed := o.Key != ""
+	group, reading := errgroup.WithContext(ctx)
+	group.Go(func() (err error) {
+		s.entry, _, err = c.cfg.Jobs.Read(reading, slot.Job)
+		if err != nil {
+			err = fmt.Errorf("job %s: %w", slot.Job, err)
+		}
+		return err
+	})
+	if keyed {
+		group.Go(func() (err error) {
+			s.record, _, err = c.record(reading, slot)
+			return err
+		})
+	}
+	if keyed || !o.At.IsZero() {
+		group.Go(func() (err error) {
+			s.now, err = c.cfg.Now(reading)
+			return err
+		})
+	}
+	err = group.Wait()
+	c.cfg.Alive()
+	if !keyed || err != nil || s.record != nil {
+		return s, err
+	}
+	shards := firstShards(slot, s.entry)
+	for _, first := range shards {
+		if s.timer, _, err = c.timer(ctx, first); s.timer != nil || err != nil {
+			return s, err
+		}
+	}
+	later := o.At.After(s.now)
+	queue := s.entry.Job.WithDefaults().Queue
+	s.all = later || all || len(shards) > 1 && c.editedLately(s) // the stream folds no shard of another number
+	err = c.waitingRuns(ctx, slot.Job, s.now, s.all, func(w *stream.WaitingSlot) bool {
+		if w.Slot.Whole() == slot {
+			s.note(w, queue)
+		}
+		return s.waiting == nil || s.waiting.Queue != queue
+	})
+	if (later || s.begun != nil) && s.waiting == nil && err == nil {
+		// The run may have started since its record was read. A timer would start it again when
+		// its record has been forgotten. And the message of its first shard may be acked.
+		s.record, _, err = c.record(ctx, slot)
+	}
+	return s, err
+}
+
+// mostWaiting bounds how many waiting messages an order looks at, in each stream.
+const mostWaiting = 10_000
+
+// waitingRuns calls found with the messages of a job's runs that wait for a worker, oldest first,
+// until found returns false. Unless all is true, it leaves out the messages in the stream of slots that
+// are so young that the stream would fold a second publication of their run. Nearly all messages are
+// that young, so it usually reads few. If the login may not list the messages, waitingRuns finds none.
+func (c *Client) waitingRuns(ctx context.Context, name string, now time.Time, all bool, found func(*stream.WaitingSlot) bool) error {
+	if c.cfg.NoList {
+		return nil
+	}
+	published := stream.WaitingFilter{Job: name}
+	if !all {
+		published.Before = now.Add(-c.cfg.Settings.WithDefaults().Duplicates + foldMargin)
+	}
+	for _, waiting := range []iter.Seq2[stream.WaitingSlot, error]{
+		c.cfg.Slots.Waiting(ctx, published),
+		c.cfg.Timers.Waiting(ctx, stream.WaitingFilter{Job: name, Fired: true}), // of any age: a fired timer has no message ID
+	} {
+		n := 0
+		for w, err := range waiting {
+			c.cfg.Alive()
+			if n++; n > mostWaiting {
+				break
+			}
+			switch {
+			case exchange.IsUnreadable(err):
+			case errors.Is(err, job.ErrDenied):
+				return nil
+			case err != nil:
+				return err
+			case !found(&w):
+				return nil
+			}
+		}
+	}
+	return nil
+}
+
+// foldMargin is how long before the end of the duplicate window an order begins to look for a
+// waiting message of its run: the message may leave the window before the order is stored.
+const foldMargin = 15 * time.Second
+
+// firstShards returns the first shard of a run for each number of shards that the job has or had. A
+// run keeps the number with which it was ordered, and its timers have it in their names.
+func firstShards(run job.Slot, e plans.Entry) (first []job.Slot) {
+	for _, p := range slices.Backward(e.Plans()) {
+		if shard := shardsOf(run, p.Plan.Shards)[0]; !slices.Contains(first, shard) {
+			first = append(first, shard)
+		}
+	}
+	return first
+}
+
+// timer returns the timer of one shard of the run, or nil.
+func (c *Client) timer(ctx context.Context, shard job.Slot) (*stream.Timer, uint64, error) {
+	t, revision, err := c.cfg.Timers.Read(ctx, shard)
+	if errors.Is(err, job.ErrNotFound) {
+		return nil, 0, nil
+	}
+	return &t, revision, err
+}
 
 // trigger publishes the run, or sets its timers, unless the run exists. Reading first only
 // saves messages: the claim of the worker ensures that no run starts twice.
@@ -285,4 +434,166 @@ func (c *Client) repeat(ctx context.Context, shards []job.Slot, queue string, w 
 		}
 	}
 	return folded, nil
+}
+
+// TriggerResult is the result of one of the orders of TriggerMany.
+type TriggerResult struct {
+	// Run is the run. If Err is not nil, only its Slot is set, whose Token is the key.
+	Run
+
+	// Err is set if the run may not exist: see Trigger.
+	Err error
+}
+
+// manyInFlight bounds the orders of TriggerMany that are not answered yet.
+const manyInFlight = 512
+
+// TriggerMany orders many runs of one job, each as Trigger does, and returns a result for
+// each order in the given order. The orders are sent without waiting for each other. A
+// failure of one does not keep the others from being ordered. The returned error is the first
+// one in the results.
+//
+// If an order is invalid, or if there is no such job, nothing is ordered and there are no
+// results. If ctx ends, the results say which runs exist. Repeat the call with the same keys
+// to order the rest: set each Key for that.
+//
+// To find out which runs exist, Trigger reads records and timers at the leaders, but TriggerMany
+// reads them at any replica of the broker. So New may be true for a run that another program ordered
+// a moment ago.
+func (c *Client) TriggerMany(ctx context.Context, name string, orders []TriggerOptions) ([]TriggerResult, error) {
+	if err := codec.ValidateName("job", name); err != nil {
+		return nil, err
+	}
+	for i, o := range orders {
+		if err := o.Validate(); err != nil {
+			return nil, fmt.Errorf("order %d of %d: %w", i+1, len(orders), err)
+		}
+	}
+	if len(orders) == 0 {
+		return nil, nil
+	}
+	results := make([]TriggerResult, len(orders))
+	var named []job.Slot
+	for i, o := range orders {
+		results[i].Slot = o.slot(name)
+		if o.Key != "" {
+			named = append(named, results[i].Slot)
+		}
+	}
+	stored, err := c.readRuns(ctx, name, orders, named)
+	if err != nil {
+		return nil, err
+	}
+	var group errgroup.Group
+	group.SetLimit(manyInFlight)
+	first := map[job.Slot]int{} // the first order of each run
+	for i, o := range orders {
+		if _, again := first[results[i].Slot]; again {
+			continue
+		}
+		first[results[i].Slot] = i
+		group.Go(func() error {
+			results[i].Run, results[i].Err = c.triggerOne(ctx, results[i].Slot, o, stored)
+			return nil
+		})
+	}
+	_ = group.Wait()
+	var created int
+	for i, r := range results {
+		if n := first[r.Slot]; n != i {
+			results[i] = results[n]
+			results[i].New = false
+		} else if r.Err == nil && r.New {
+			created++
+		}
+	}
+	if created > 0 {
+		c.ordered(ctx, "trigger", job.Event{Job: name, Count: created})
+	}
+	for _, r := range results {
+		if r.Err != nil {
+			return results, r.Err
+		}
+	}
+	return results, nil
+}
+
+// storedRuns is what is stored about the runs of TriggerMany.
+type storedRuns struct {
+	storedRun
+	records map[job.Slot]kv.LedgerEntry
+	timers  map[job.Slot]stream.Timer // of the first shards
+	noted   map[job.Slot]*storedRun   // with waiting and begun only
+}
+
+func (c *Client) readRuns(ctx context.Context, name string, orders []TriggerOptions, named []job.Slot) (s storedRuns, err error) {
+	if err := c.cfg.Joined(ctx, name); err != nil {
+		return s, fmt.Errorf("trigger job %s: %w", name, err)
+	}
+	if s.entry, _, err = c.cfg.Jobs.Read(ctx, name); err != nil {
+		return s, fmt.Errorf("job %s: %w", name, err)
+	}
+	c.cfg.Alive()
+	if len(named) > 0 || slices.ContainsFunc(orders, func(o TriggerOptions) bool { return !o.At.IsZero() }) {
+		if s.now, err = c.cfg.Now(ctx); err != nil {
+			return s, err
+		}
+	}
+	if len(named) == 0 {
+		return s, nil
+	}
+	// Timers, messages and records are read in the order in which a run moves through them. So a
+	// run that moves on between two reads is found.
+	var first []job.Slot
+	for _, slot := range named {
+		first = append(first, firstShards(slot, s.entry)...)
+	}
+	if s.timers, err = c.cfg.Timers.Latest(ctx, first); err != nil {
+		return s, err
+	}
+	c.cfg.Alive()
+	s.noted = map[job.Slot]*storedRun{}
+	queue := s.entry.Job.WithDefaults().Queue
+	s.all = s.entry.Job.Shards > 1 || c.editedLately(s.storedRun) || slices.ContainsFunc(orders, func(o TriggerOptions) bool { return o.At.After(s.now) })
+	err = c.waitingRuns(ctx, name, s.now, s.all, func(w *stream.WaitingSlot) bool {
+		run := s.noted[w.Slot.Whole()]
+		if run == nil {
+			run = &storedRun{}
+			s.noted[w.Slot.Whole()] = run
+		}
+		run.note(w, queue)
+		return true
+	})
+	if err != nil {
+		return s, err
+	}
+	s.records, err = c.cfg.Ledger.Records(ctx, named)
+	c.cfg.Alive()
+	return s, err
+}
+
+func (c *Client) triggerOne(ctx context.Context, slot job.Slot, o TriggerOptions, many storedRuns) (Run, error) {
+	stored := many.storedRun
+	if e, ok := many.records[slot]; ok {
+		stored.record = &e.Record
+	}
+	for _, first := range firstShards(slot, stored.entry) {
+		if t, ok := many.timers[first]; ok && stored.timer == nil {
+			stored.timer = &t
+		}
+	}
+	if run := many.noted[slot]; run != nil {
+		stored.waiting, stored.begun = run.waiting, run.begun
+	}
+	run, err := c.trigger(ctx, slot, o, stored)
+	c.cfg.Alive()
+	if errors.Is(err, job.ErrConflict) { // the run has changed since it was read
+		o.Key = slot.Token
+		run, _, err = c.readAndTrigger(ctx, slot, o)
+	}
+	if err != nil {
+		return Run{Slot: slot}, err
+	}
+	run.client = c
+	return run, nil
 }
