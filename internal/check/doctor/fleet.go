@@ -119,7 +119,7 @@ func (c *check) queue(q space.Queue, jobs []string, used bool) {
 		}
 	case q.Waiting > 0 && !used: // its jobs were moved to other queues, or removed
 		c.add(Warning, "worker", about, fmt.Sprintf("%d slots wait, no live node works on it, and no job uses it any more", q.Waiting),
-			"those that have not run in another queue expire", "start a worker until nothing waits: "+c.cronce("run --queue "+q.Name+" -f jobs.yaml"))
+			"slots that have not run in another queue expire, and the messages of those that have stay until a worker of this queue removes them", "start a worker until nothing waits: "+c.cronce("run --queue "+q.Name+" -f jobs.yaml"))
 	case q.Waiting > 0:
 		c.add(Warning, "worker", about, fmt.Sprintf("%d slots wait, and no live node works on it", q.Waiting), "they wait, and expire", run)
 	case len(jobs) > 0:

@@ -7,3 +7,6 @@ func (s *Sweeper) Turn(ctx context.Context) error { return s.turn(ctx) }
 
 // AtOnce is how many slots a pass handles at a time.
 const AtOnce = atOnce
+
+// MaxMoved is how many jobs a pass asks for their present queues.
+const MaxMoved = maxMoved

@@ -2,6 +2,7 @@ package sweep
 
 import (
 	"context"
+	"maps"
 	"sync"
 	"time"
 
@@ -17,13 +18,33 @@ type movedJobs struct {
 	// served has the queues with a live worker. Nil: this pass does not look for moved jobs.
 	served map[string]bool
 
+	// asked has the jobs that earlier passes of this round have asked for. A pass with room left ends the
+	// round.
+	asked map[string]bool
+
 	mu     sync.Mutex
 	queues map[string]string // by job, the present queue; "": it could not be read
 }
 
+// after returns what the next pass that looks for moved jobs has for asked.
+func (m *movedJobs) after() map[string]bool {
+	if len(m.queues) < maxMoved {
+		return nil
+	}
+	asked := maps.Clone(m.asked)
+	if asked == nil {
+		asked = map[string]bool{}
+	}
+	for name := range m.queues {
+		asked[name] = true
+	}
+	return asked
+}
+
 // movedEvery is how often the sweep looks for moved jobs. It is long, because a queue may have no worker
 // for another reason: then the sweep lists all messages of the queue, reads the definitions of their jobs,
-// and finds no job that was moved. maxMoved bounds these reads.
+// and finds no job that was moved. maxMoved bounds these reads: the passes of a round ask for all jobs in
+// turn, because messages of ended slots, and of jobs that were removed, stay in such a queue.
 const (
 	movedEvery = 5 * time.Minute
 	maxMoved   = 1000
@@ -58,7 +79,10 @@ func (m *movedJobs) queue(ctx context.Context, job, queue string) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	present, read := m.queues[job]
-	if !read && len(m.queues) < maxMoved {
+	if !read {
+		if m.asked[job] || len(m.queues) == maxMoved {
+			return ""
+		}
 		if e, _, err := m.registry.Read(ctx, job); err == nil {
 			present = e.Job.WithDefaults().Queue
 		}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/internal/core/plans"
+	"github.com/cronce-io/cronce/internal/fleet/sweep"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -118,5 +120,43 @@ func TestASlotStaysInItsQueueUnlessOnlyThePresentQueueOfItsJobHasAWorker(t *test
 			s.pass()
 			s.want(before...)
 		})
+	}
+}
+
+// Messages of slots that have ended stay in a queue without workers, and those of jobs that were removed. Each
+// pass asks for the present queues of a bounded number of jobs.
+func TestASlotBehindManyJobsInAQueueWithoutWorkersIsOfferedInTheEnd(t *testing.T) {
+	s := newSite(t)
+	s.queue("default")
+	var publishing sync.WaitGroup
+	for lane := range 10 {
+		publishing.Go(func() {
+			for i := range sweep.MaxMoved / 10 {
+				removed := job.NewSlot(fmt.Sprintf("removed-%d-%d", lane, i), time.Now().Truncate(time.Hour))
+				if err := s.Slots().Put(t.Context(), "default", core.Message{Slot: removed}, nil); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	publishing.Wait()
+	s.publish(core.Message{Slot: slot(1)})
+	s.move("bulk")
+	s.live = []exchange.NodeEvent{worker("bulk")}
+	for range 2 {
+		s.shift += 6 * time.Minute
+		s.pass()
+	}
+	if got, want := s.offeredIn("bulk"), []string{slot(1).ID() + " "}; !slices.Equal(got, want) {
+		t.Fatalf("offered %q, want %q", got, want)
+	}
+	later := slot(2)
+	s.publish(core.Message{Slot: later})
+	for range 3 {
+		s.shift += 6 * time.Minute
+		s.pass()
+	}
+	if got := s.offeredIn("bulk"); len(got) != 2 {
+		t.Errorf("offered %q, want %s too: the jobs are asked for in turn", got, later)
 	}
 }

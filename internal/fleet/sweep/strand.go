@@ -25,13 +25,6 @@ type strandedMessage struct {
 // maxStranded bounds the stranded messages of one pass, which keeps their payloads.
 const maxStranded = 1000
 
-// isSuspect reports whether the slot of a stranded message may be lost: the message is old enough
-// that no worker has it, and the slot is not known to have ended. Messages of slots that have
-// ended are harmless, and no node may remove them.
-func (s *Sweeper) isSuspect(key strandedKey, w stream.WaitingSlot) bool {
-	return !s.leftovers[key] && s.age(w.Published) > stallAfter
-}
-
 // offerStranded publishes the stranded message of a slot again if the slot has no record: the
 // message is then all that is stored of the slot, and may have the payload of a triggered run. If
 // the slot has a record, suspects finds it.

@@ -87,9 +87,11 @@ func (s *Sweeper) listMessages(ctx context.Context, hasMessage map[job.Slot]bool
 			case errors.Is(err, job.ErrInvalid): // it is no slot's message
 			case err != nil:
 				return nil, err
+			case (w.Stranded || w.Unserved) && s.leftovers[strandedKey{i == 0, w.Sequence}]:
+				// Its slot has ended, and no node may remove it.
 			case w.Stranded, w.Unserved && s.moved.queue(ctx, w.Slot.Job, w.Queue) != "":
-				if key := (strandedKey{i == 0, w.Sequence}); s.isSuspect(key, w) && len(stranded) < maxStranded {
-					stranded = append(stranded, strandedMessage{w, key})
+				if s.age(w.Published) > stallAfter && len(stranded) < maxStranded { // before, a worker may have it
+					stranded = append(stranded, strandedMessage{w, strandedKey{i == 0, w.Sequence}})
 					hasMessage[w.Slot] = hasMessage[w.Slot] || false
 				}
 			default:

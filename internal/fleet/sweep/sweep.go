@@ -167,6 +167,7 @@ type Sweeper struct {
 	leftovers         map[strandedKey]bool // stranded and unserved messages of slots that have ended
 	moved             *movedJobs           // of this pass
 	movedAt           time.Time            // when moved jobs were last looked for
+	movedAsked        map[string]bool      // of the next pass that looks for them
 
 	// chained are the slots of jobs that run after others, if they have no known record.
 	chained map[job.Slot]chainedSlot
@@ -327,7 +328,10 @@ func (s *Sweeper) Pass(ctx context.Context, live []exchange.NodeEvent) error {
 	for _, n := range live {
 		alive[n.Name] = true
 	}
-	s.moved = &movedJobs{registry: s.cfg.Registry, queues: map[string]string{}}
+	if s.moved != nil && s.moved.served != nil {
+		s.movedAsked = s.moved.after()
+	}
+	s.moved = &movedJobs{registry: s.cfg.Registry, queues: map[string]string{}, asked: s.movedAsked}
 	if now := s.cfg.Now(); now.Sub(s.movedAt).Abs() >= movedEvery {
 		s.moved.served, s.movedAt = servedQueues(live), now
 	}
