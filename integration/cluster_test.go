@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/cronce-io/cronce/internal/lab/natstest"
+	"github.com/cronce-io/cronce/internal/lab/proxy"
 )
 
 // cluster is three nats-server processes that sync every write. Clients reach each of them through a wire,
@@ -22,7 +23,7 @@ type cluster struct {
 
 type member struct {
 	name, config string
-	wire         *wire
+	wire         *proxy.Proxy
 	process      *process
 }
 
@@ -38,16 +39,16 @@ func newClusterSite(t *testing.T) *cluster {
 	}
 	for i := range 3 {
 		m := &member{name: fmt.Sprintf("n%d", i+1)}
-		m.wire = newWire(t, "127.0.0.1:0", fmt.Sprintf("127.0.0.1:%d", listen[i]))
+		m.wire = natstest.NewProxy(t, fmt.Sprintf("127.0.0.1:%d", listen[i]))
 		m.config = c.write(m.name+".conf", fmt.Sprintf(`
 server_name: %s
 listen: "127.0.0.1:%d"
 client_advertise: %q
 jetstream: {store_dir: %q, sync_interval: always}
 cluster: {name: cronce, listen: "127.0.0.1:%d", routes: [%s]}
-`, m.name, listen[i], m.wire.proxy.Listen, c.path("store-"+m.name), routes[i], strings.Join(peers, ", ")))
+`, m.name, listen[i], m.wire.Address(), c.path("store-"+m.name), routes[i], strings.Join(peers, ", ")))
 		c.members = append(c.members, m)
-		urls = append(urls, "nats://"+m.wire.proxy.Listen)
+		urls = append(urls, m.wire.URL())
 	}
 	c.url = strings.Join(urls, ",")
 	for _, m := range c.members {

@@ -205,8 +205,7 @@ func TestLibraryUsersDoNotLinkWhatOnlyTheBinaryNeeds(t *testing.T) {
 	}
 }
 
-// TestLibraryUsersDoNotGetTheServer: nats-server and toxiproxy belong to the binary
-// and to tests, and to the packages that only they import.
+// TestLibraryUsersDoNotGetTheServer: nats-server belongs to the binary and to tests, and to the packages that only they import.
 func TestLibraryUsersDoNotGetTheServer(t *testing.T) {
 	t.Parallel()
 	for path, p := range listPackages(t) {
@@ -216,7 +215,7 @@ func TestLibraryUsersDoNotGetTheServer(t *testing.T) {
 			continue
 		}
 		for _, dep := range p.Deps {
-			if strings.HasPrefix(dep, "github.com/nats-io/nats-server/") || strings.HasPrefix(dep, "github.com/Shopify/toxiproxy/") || dep == "testing" {
+			if strings.HasPrefix(dep, "github.com/nats-io/nats-server/") || dep == "testing" {
 				t.Errorf("%s pulls in %s", path, dep)
 			}
 		}

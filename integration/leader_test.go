@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/cronce-io/cronce/internal/lab/natstest"
+	"github.com/cronce-io/cronce/internal/lab/proxy"
 )
 
 // burst writes a job file with n jobs that are due at the same instants. So a server can be killed while it
@@ -114,15 +115,13 @@ func TestSlotsSucceedWithoutAWireToTheLeader(t *testing.T) {
 		workers = append(workers, c.worker(name, file))
 	}
 	c.rounds(jobs[4], 1)
-	for what, harm := range map[string]func(*wire){
-		"silent": (*wire).silence,
-		"cut":    (*wire).cut,
-		"slow":   func(w *wire) { w.slow(100*time.Millisecond, 200*time.Millisecond) },
+	for what, fault := range map[string]proxy.Fault{
+		"silent": silent, "cut": {Cut: true}, "slow": {Delay: 100 * time.Millisecond, Late: 200 * time.Millisecond},
 	} {
 		leader := c.leader("cronce_slots")
-		harm(leader.wire)
+		leader.wire.Set(fault)
 		c.rounds(jobs[4], 6)
-		leader.wire.heal()
+		leader.wire.Heal()
 		c.rounds(jobs[4], 1)
 		t.Logf("the wire to %s was %s", leader.name, what)
 	}
@@ -141,6 +140,3 @@ func (s *site) checkSucceeded(job string, every time.Duration) {
 		return begun <= r.Attempt && 1 <= ended && ended <= begun && r.State == "succeeded" && (ended == 1 || r.Attempt > 1)
 	})
 }
-
-// cut closes all connections, and refuses new ones.
-func (w *wire) cut() { w.proxy.Stop() }

@@ -23,12 +23,12 @@ echo "end $CRONCE_JOB $CRONCE_ATTEMPT" >>touched`,
 		"name: ends, "+plan, "name: finishes, on_lease_lost: finish, "+plan)
 	worker := s.over(wire).worker("w1", file, "--lease", lease.String())
 	eventually(t, "both to run", func() bool { return count(s.touched(), "start") == 2 })
-	wire.silence()
+	wire.Set(silent)
 	ended := pidAfter(t, s.touched(), "start ends 1 ")
 	eventually(t, "the action of the job ends to be ended with the lease", func() bool { return !alive(ended) })
 	s.write("go", "")
 	eventually(t, "the action of the job finishes to end by itself", func() bool { return count(s.touched(), "end finishes 1") == 1 })
-	wire.heal()
+	wire.Heal()
 	if r := s.ends(slotID("finishes", instant), "succeeded"); r.Attempt != 1 {
 		t.Errorf("%s succeeded at attempt %d, want 1", r.ID, r.Attempt)
 	}

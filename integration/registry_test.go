@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/cronce-io/cronce/internal/lab/proxy"
 )
 
 // leaseOverWires is so long that a silence of more than a second is still much shorter.
@@ -24,10 +26,10 @@ func TestWorkerKeepsItsSlotOverASilenceShorterThanItsLease(t *testing.T) {
 	eventually(t, "the slot to run", func() bool { return s.record(id).State == "running" })
 	owner := s.record(id).Node
 
-	w.silence()
+	w.Set(silent)
 	gone := time.Now()
 	eventually(t, "a silence shorter than the lease", func() bool { return time.Since(gone) > leaseOverWires/4 })
-	w.heal()
+	w.Heal()
 	r := s.ends(id, "succeeded")
 	if r.Attempt != 1 || r.Node != owner || count(s.touched(), "start") != 1 {
 		t.Errorf("want one attempt, on %s; the record is %+v, and the actions wrote %q", owner, r, s.touched())
@@ -57,7 +59,7 @@ func TestWorkerIsFencedOverASilenceLongerThanItsLease(t *testing.T) {
 	near := s.worker("near", file)
 	near.says("node is up")
 
-	w.silence()
+	w.Set(silent)
 	gone := time.Now()
 	b := begun{site: s, id: id, owner: far, other: near, fence: fence, family: s.lines("family"), incarnation: incarnation}
 	b.familyIsGone()
@@ -70,7 +72,7 @@ func TestWorkerIsFencedOverASilenceLongerThanItsLease(t *testing.T) {
 		t.Errorf("second attempt %q: want attempt 2 on the near node with a fence larger than %d", s.touched()[1], fence)
 	}
 	outcome := s.record(id)
-	w.heal()
+	w.Heal()
 	far.says("completion refused")
 	far.says("starting again under a new name")
 	eventually(t, "the worker to be back under a new name", func() bool {
@@ -93,7 +95,7 @@ func TestWorkerIsFencedOverASilenceLongerThanItsLease(t *testing.T) {
 
 // farWorker starts the first node of the namespace, which stores the lease. The node reaches the server only over
 // the wire.
-func (s *site) farWorker(file string) (*process, *wire) {
+func (s *site) farWorker(file string) (*process, *proxy.Proxy) {
 	s.t.Helper()
 	w := s.wire()
 	far := s.over(w).worker("far", file, "--lease", leaseOverWires.String())

@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"testing"
 	"time"
+
+	"github.com/cronce-io/cronce/internal/lab/proxy"
 )
 
 // A node behind a slow link estimates the offset of the broker's clock, and bounds the error of the estimate. The
@@ -19,7 +21,7 @@ func TestNodesBehindSlowLinksKnowTheBrokersTime(t *testing.T) {
 	const trip = 160 * time.Millisecond
 	for name, there := range map[string]time.Duration{"there": trip, "back": 0, "both": trip / 2} {
 		w := s.wire()
-		w.slow(there, trip-there)
+		w.Set(proxy.Fault{Delay: there, Late: trip - there})
 		workers = append(workers, s.over(w).worker(name, file))
 	}
 	for _, w := range workers {

@@ -29,11 +29,8 @@ type Fault struct {
 	// Cut: there are no connections, and none can be made.
 	Cut bool
 
-	// Delay holds back every byte, in both directions.
-	Delay time.Duration
-
-	// Late holds back every byte from the servers.
-	Late time.Duration
+	// Delay holds back every byte from the client, and Late every byte from the servers.
+	Delay, Late time.Duration
 
 	// EachLate holds back each message from the servers for this long. The delays of several messages
 	// add up, as with storage that syncs each write.
@@ -46,8 +43,9 @@ type Fault struct {
 	// Hold keeps everything from the servers until the fault is over.
 	Hold bool
 
-	// Deaf loses everything from the servers. When the fault ends, the connections are cut.
-	Deaf bool
+	// Deaf loses everything from the servers, and Mute everything from the client. When the fault ends,
+	// the connections are cut.
+	Deaf, Mute bool
 
 	// Sever waits for the client to send these bytes. If Then is nil, it cuts the
 	// connection before they are sent. Otherwise it sends them, and Then takes effect.
@@ -80,11 +78,11 @@ func (p *Proxy) Close() {
 }
 
 // Set changes the fault. It closes the connections if the new fault is Cut, or if the old one was
-// Deaf and so has lost bytes.
+// Deaf or Mute and so has lost bytes.
 func (p *Proxy) Set(fault Fault) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	lost := p.fault.Deaf
+	lost := p.fault.Deaf || p.fault.Mute
 	p.fault, p.lost = fault, false
 	close(p.woken)
 	p.woken = make(chan struct{})
@@ -126,7 +124,7 @@ func (p *Proxy) pass(to io.WriteCloser, from io.Reader, toServer bool) {
 	if client, ok := to.(*net.TCPConn); ok {
 		_ = client.SetReadBuffer(socketBuffer)
 	}
-	p.pipe(to, answers{from, p}, func(f Fault) (time.Duration, bool) { return f.Delay + f.Late, f.Clogged }, p.fromServer)
+	p.pipe(to, answers{from, p}, func(f Fault) (time.Duration, bool) { return f.Late, f.Clogged }, p.fromServer)
 }
 
 // pipe copies from one side to the other until one of them is closed. effect returns how long a
@@ -208,6 +206,9 @@ func (p *Proxy) fromServer(data []byte) ([]byte, bool) {
 func (p *Proxy) fromClient(data []byte) ([]byte, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.fault.Mute {
+		return nil, true
+	}
 	if p.fault.Lose != nil {
 		rest := without(data, p.fault.Lose)
 		p.lost = p.lost || len(rest) < len(data)

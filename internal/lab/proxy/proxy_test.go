@@ -128,6 +128,18 @@ func TestAProxyLosesAnswersAndThenTheConnection(t *testing.T) {
 	c.wantEnd()
 }
 
+func TestAProxyLosesWhatTheClientSaysAndThenTheConnection(t *testing.T) {
+	t.Parallel()
+	c := newThrough(t)
+	c.proxy.Set(Fault{Mute: true})
+	c.say("one")
+	c.proxy.Set(Fault{})
+	c.wantEnd()
+	if len(c.received) > 0 {
+		t.Errorf("the server has received %q", <-c.received)
+	}
+}
+
 func TestAProxyHoldsAnswersBack(t *testing.T) {
 	t.Parallel()
 	c := newThrough(t)
@@ -141,7 +153,7 @@ func TestAProxyHoldsAnswersBack(t *testing.T) {
 func TestAProxyIsSlow(t *testing.T) {
 	t.Parallel()
 	c := newThrough(t)
-	c.proxy.Set(Fault{Delay: 100 * time.Millisecond})
+	c.proxy.Set(Fault{Delay: 100 * time.Millisecond, Late: 100 * time.Millisecond})
 	began := time.Now()
 	c.say("one")
 	c.wantAnswer("one")

@@ -95,7 +95,7 @@ func (t *torture) runFault(ctx context.Context, m *member, f plan.Fault) {
 	case plan.Cut:
 		through(proxy.Fault{Cut: true}, f.For)
 	case plan.Slow:
-		through(proxy.Fault{Delay: f.Delay}, f.For)
+		through(proxy.Fault{Delay: f.Delay, Late: f.Delay}, f.For)
 	case plan.Deaf:
 		through(proxy.Fault{Deaf: true}, f.For)
 	case plan.Lag:
