@@ -16,6 +16,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/cronce-io/cronce/internal/broker/wire"
 	"github.com/cronce-io/cronce/internal/core"
 )
 
@@ -99,7 +100,7 @@ func drainByHand(ctx context.Context, connect Connect, name string, replicas, sl
 			return group.Wait()
 		})
 		if err == nil {
-			err = Empty(ctx, h.slots)
+			_, err = empty(ctx, h.slots)
 		}
 		rate = Rate{slots, time.Since(began)}
 		return err
@@ -306,22 +307,27 @@ func (h *hand) write(ctx context.Context, slots []jetstream.Msg, value []byte, e
 	return revisions, nil
 }
 
-// Empty waits until a work queue has no message left. Then the broker has every ack.
-func Empty(ctx context.Context, s jetstream.Stream) error {
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
+// empty waits until a work queue has no message left. Then the broker has every ack.
+func empty(ctx context.Context, s jetstream.Stream) (jetstream.StreamState, error) {
+	state, err := until(ctx, s, 5*time.Millisecond, func(state jetstream.StreamState) bool { return state.Msgs == 0 })
+	if err != nil {
+		err = fmt.Errorf("%d messages are left in %s: %w", state.Msgs, s.CachedInfo().Config.Name, err)
+	}
+	return state, err
+}
+
+// until reads the state of a stream again and again until done returns true, and returns that state.
+func until(ctx context.Context, s jetstream.Stream, every time.Duration, done func(jetstream.StreamState) bool) (jetstream.StreamState, error) {
 	for {
 		info, err := s.Info(ctx)
 		if err != nil {
-			return err
+			return s.CachedInfo().State, err
 		}
-		if info.State.Msgs == 0 {
-			return nil
+		if done(info.State) {
+			return info.State, nil
 		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return fmt.Errorf("%d messages are left in %s: %w", info.State.Msgs, info.Config.Name, ctx.Err())
+		if !wire.Wait(ctx, every) {
+			return info.State, context.Cause(ctx)
 		}
 	}
 }

@@ -12,7 +12,6 @@ import (
 
 	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/internal/core/plans"
-	"github.com/cronce-io/cronce/internal/fleet/replica"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
 )
@@ -21,24 +20,22 @@ import (
 // and a handler that does nothing. It creates a namespace and deletes it. The measured time is from
 // the start of the first handler until the broker has every ack.
 func DrainOurs(ctx context.Context, connect Connect, namespace string, replicas, slots, jobs int, overlap job.Overlap) (_ Rate, err error) {
-	aside, err := connect(ctx) // the worker does not use this connection
+	f, err := newFleet(ctx, connect, namespace, replicas)
+	defer func() { err = errors.Join(err, f.stop()) }()
 	if err != nil {
 		return Rate{}, err
 	}
-	defer aside.Conn().Close()
-	work, err := connect(ctx)
-	if err != nil {
+	// Store the slots before the worker starts.
+	if err := fill(ctx, f.store, makeJobs(jobs, job.Job{Schedule: "@every 1s", Overlap: overlap}), slots); err != nil {
 		return Rate{}, err
 	}
-	defer work.Conn().Close()
-	defer func() { err = errors.Join(err, remove(ctx, aside, namespace)) }()
-	store, err := open(ctx, work, namespace, replicas)
+	stream, err := f.js.Stream(ctx, namespace+"_slots")
 	if err != nil {
 		return Rate{}, err
 	}
 	var first, runs atomic.Int64
 	ran := make(chan struct{})
-	handler := func(context.Context, job.Run) error {
+	if err := f.add(false, func(context.Context, job.Run) error {
 		if first.Load() == 0 {
 			first.CompareAndSwap(0, time.Now().UnixNano())
 		}
@@ -46,25 +43,10 @@ func DrainOurs(ctx context.Context, connect Connect, namespace string, replicas,
 			close(ran) // from now on the stream is polled often; earlier that would disturb the worker
 		}
 		return nil
-	}
-	r := replica.New(replica.Config{
-		Store: store, Queues: []string{"default"},
-		Handler:  func(string) job.Handler { return handler },
-		Handlers: func() []string { return nil },
-	})
-	// Store the slots before the worker starts.
-	if err := fill(ctx, store, makeJobs(jobs, job.Job{Schedule: "@every 1s", Overlap: overlap}), slots); err != nil {
+	}); err != nil {
 		return Rate{}, err
 	}
-	working, stop := context.WithCancel(ctx)
-	ended := make(chan error, 1)
-	go func() { ended <- r.Run(working) }()
-	defer func() { stop(); err = errors.Join(err, <-ended) }()
-	stream, err := aside.Stream(ctx, namespace+"_slots")
-	if err != nil {
-		return Rate{}, err
-	}
-	if err := awaitAll(ctx, ran, ended, stream); err != nil {
+	if err := awaitAll(f.ctx, ran, stream); err != nil {
 		return Rate{}, err
 	}
 	return Rate{slots, time.Since(time.Unix(0, first.Load()))}, nil
@@ -72,15 +54,15 @@ func DrainOurs(ctx context.Context, connect Connect, namespace string, replicas,
 
 // awaitAll waits until all slots have run or were skipped, and their messages are acked. A slot is
 // skipped if its predecessor still runs.
-func awaitAll(ctx context.Context, ran <-chan struct{}, ended chan error, stream jetstream.Stream) error {
+func awaitAll(ctx context.Context, ran <-chan struct{}, stream jetstream.Stream) error {
 	const seldom = 250 * time.Millisecond // frequent polling would disturb the broker
 	for {
 		select {
 		case <-ran:
-			return Empty(ctx, stream)
-		case err := <-ended:
-			ended <- nil
-			return errors.Join(err, ctx.Err())
+			_, err := empty(ctx, stream)
+			return err
+		case <-ctx.Done():
+			return context.Cause(ctx)
 		case <-time.After(seldom):
 		}
 		info, err := stream.Info(ctx)

@@ -87,18 +87,11 @@ func publishDue(ctx context.Context, connect Connect, namespace string, replicas
 		return Published{}, err
 	}
 	before := f.sent()
-	for {
-		info, err := stream.Info(ctx)
-		if err != nil {
-			return Published{}, err
-		}
-		if info.State.Msgs >= uint64(slots) {
-			return Published{Rate{slots, info.State.LastTime.Sub(due)}, float64(f.sent()-before) / float64(slots)}, nil
-		}
-		if err := f.sleep(20 * time.Millisecond); err != nil {
-			return Published{}, fmt.Errorf("%d of %d slots were published: %w", info.State.Msgs, slots, err)
-		}
+	state, err := until(f.ctx, stream, 20*time.Millisecond, func(s jetstream.StreamState) bool { return s.Msgs >= uint64(slots) })
+	if err != nil {
+		return Published{}, fmt.Errorf("%d of %d slots were published: %w", state.Msgs, slots, err)
 	}
+	return Published{Rate{slots, state.LastTime.Sub(due)}, float64(f.sent()-before) / float64(slots)}, nil
 }
 
 // plan writes the definitions of jobs that have one slot each, all at one instant. It waits until
@@ -128,38 +121,56 @@ type fleet struct {
 	cancel context.CancelFunc
 	group  *errgroup.Group
 	name   string
+
+	connect  Connect
+	replicas int
 }
 
-// startFleet starts producers and returns when all are up. The first is also the worker, unless
-// handle is nil. The caller must stop the fleet, even after an error.
-func startFleet(ctx context.Context, connect Connect, namespace string, replicas, producers int, handle job.Handler) (f *fleet, err error) {
-	f = &fleet{name: namespace}
+// newFleet creates a namespace for a fleet without replicas. The caller must stop the fleet, even after an error.
+func newFleet(ctx context.Context, connect Connect, namespace string, replicas int) (f *fleet, err error) {
+	f = &fleet{name: namespace, connect: connect, replicas: replicas}
 	running, cancel := context.WithCancel(ctx)
 	f.cancel = cancel
 	f.group, f.ctx = errgroup.WithContext(running)
 	if f.js, err = connect(ctx); err != nil {
 		return f, err
 	}
-	if f.store, err = open(ctx, f.js, namespace, replicas); err != nil {
+	f.store, err = open(ctx, f.js, namespace, replicas)
+	return f, err
+}
+
+// startFleet starts producers and returns when all are up. The first is also the worker, unless
+// handle is nil. The caller must stop the fleet, even after an error.
+func startFleet(ctx context.Context, connect Connect, namespace string, replicas, producers int, handle job.Handler) (f *fleet, err error) {
+	if f, err = newFleet(ctx, connect, namespace, replicas); err != nil {
 		return f, err
 	}
-	for i := range producers {
-		js, err := connect(ctx)
-		if err != nil {
+	for range producers {
+		if err := f.add(true, handle); err != nil {
 			return f, err
 		}
-		f.conns = append(f.conns, js.Conn())
-		store, err := open(ctx, js, namespace, replicas)
-		if err != nil {
-			return f, err
-		}
-		cfg := replica.Config{Store: store, Produce: true, Handlers: func() []string { return nil }}
-		if i == 0 && handle != nil {
-			cfg.Queues, cfg.Handler = []string{"default"}, func(string) job.Handler { return handle }
-		}
-		f.group.Go(func() error { return replica.New(cfg).Run(f.ctx) })
+		handle = nil
 	}
 	return f, f.up()
+}
+
+// add starts a replica on a connection of its own. It is a worker if handle is not nil.
+func (f *fleet) add(produces bool, handle job.Handler) error {
+	js, err := f.connect(f.ctx)
+	if err != nil {
+		return err
+	}
+	f.conns = append(f.conns, js.Conn())
+	store, err := open(f.ctx, js, f.name, f.replicas)
+	if err != nil {
+		return err
+	}
+	cfg := replica.Config{Store: store, Produce: produces, Handlers: func() []string { return nil }}
+	if handle != nil {
+		cfg.Queues, cfg.Handler = []string{"default"}, func(string) job.Handler { return handle }
+	}
+	f.group.Go(func() error { return replica.New(cfg).Run(f.ctx) })
+	return nil
 }
 
 // up waits until all nodes are up, and then for a second, in which they discover each other.
@@ -198,13 +209,11 @@ func (f *fleet) sleep(d time.Duration) error {
 func (f *fleet) stop() error {
 	f.cancel()
 	err := f.group.Wait()
-	if f.store != nil {
-		err = errors.Join(err, remove(f.ctx, f.js, f.name))
-	}
 	for _, nc := range f.conns {
 		nc.Close()
 	}
 	if f.js != nil {
+		err = errors.Join(err, remove(f.ctx, f.js, f.name))
 		f.js.Conn().Close()
 	}
 	return err
@@ -247,15 +256,8 @@ func measureBurst(ctx context.Context, connect Connect, namespace string, replic
 	case <-f.ctx.Done():
 		return b, context.Cause(f.ctx)
 	}
-	if err := Empty(f.ctx, stream); err != nil {
-		return b, err
-	}
-	acked := time.Now().Add(clock)
-	info, err := stream.Info(ctx)
-	if err != nil {
-		return b, err
-	}
-	return burst{info.State.LastTime.Sub(at), acked.Sub(at)}, nil
+	state, err := empty(f.ctx, stream)
+	return burst{state.LastTime.Sub(at), time.Now().Add(clock).Sub(at)}, err
 }
 
 func (r *run) burst(ctx context.Context) error {
