@@ -54,22 +54,23 @@ func (b BackfillOptions) Validate() error {
 // Backfilled counts the slots of a backfill so far.
 type Backfilled struct {
 	// From and To are the range.
-	From, To time.Time
+	From time.Time `json:"from"`
+	To   time.Time `json:"to"`
 
-	// Slots is how many slots the job's plans have in the range.
-	Slots int
+	// Slots is how many slots the job's plans have in the range. Published counts those that were
+	// published.
+	Slots     int `json:"slots" doc:"how many slots the job has in the range"`
+	Published int `json:"published"`
 
 	// Recorded counts the slots with a record, by state. Waiting counts those with a message in
-	// the stream. Backfill publishes neither.
-	Recorded map[job.State]int
-	Waiting  int
+	// the stream. Backfill publishes neither. Folded counts the slots whose messages the stream
+	// already had when they were published.
+	Recorded map[job.State]int `json:"recorded" doc:"slots that had a record, by state"`
+	Waiting  int               `json:"waiting" doc:"slots that waited already"`
+	Folded   int               `json:"folded"`
 
 	// TooOld counts the slots older than the horizon, which were left out.
-	TooOld int
-
-	// Published counts the slots that were published. Folded counts the slots whose messages the
-	// stream already had.
-	Published, Folded int
+	TooOld int `json:"too_old" doc:"slots that are older than the horizon, and were left out"`
 }
 
 // Known returns how many slots had a record.

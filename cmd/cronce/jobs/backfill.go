@@ -112,7 +112,7 @@ func backfill(ctx context.Context, r base.Session, name string, b client.Backfil
 	case err != nil:
 		return r.JobError(ctx, name, err)
 	}
-	return r.Print(row.Backfilled(name, done), "%s has %s from %s to %s\n%s", name, base.Plural(done.Slots, "slot"),
+	return r.Print(row.Backfill{Job: name, Backfilled: done}, "%s has %s from %s to %s\n%s", name, base.Plural(done.Slots, "slot"),
 		done.From.Format(time.RFC3339), done.To.Format(time.RFC3339), backfilled(done))
 }
 

@@ -105,15 +105,8 @@ func Triggered(r client.Run) Trigger {
 
 // Backfill counts the slots of a range.
 type Backfill struct {
-	Job       string            `json:"job"`
-	From      time.Time         `json:"from"`
-	To        time.Time         `json:"to"`
-	Slots     int               `json:"slots" doc:"how many slots the job has in the range"`
-	Published int               `json:"published"`
-	Recorded  map[job.State]int `json:"recorded" doc:"slots that had a record, by state"`
-	Waiting   int               `json:"waiting" doc:"slots that waited already"`
-	Folded    int               `json:"folded"`
-	TooOld    int               `json:"too_old" doc:"slots that are older than the horizon, and were left out"`
+	Job string `json:"job"`
+	client.Backfilled
 }
 
 // Rate returns the rate of a request for a backfill, in messages per second. rate is nil if the request
@@ -126,11 +119,6 @@ func Rate(rate *int) (int, error) {
 		return 0, fmt.Errorf("%w rate 0/s: want 1/s to %d/s", job.ErrInvalid, client.MaxRate)
 	}
 	return *rate, nil
-}
-
-// Backfilled is the row of a backfill.
-func Backfilled(name string, b client.Backfilled) Backfill {
-	return Backfill{name, b.From, b.To, b.Slots, b.Published, b.Recorded, b.Waiting, b.Folded, b.TooOld}
 }
 
 // Retry is a slot with a new start.

@@ -122,7 +122,7 @@ func backfill(ctx context.Context, c *call, in backfillIn) (Filled, error) {
 	default:
 		err = blame("to", err)
 	}
-	out := Filled{row.Backfilled(in.Job, done), err == nil}
+	out := Filled{row.Backfill{Job: in.Job, Backfilled: done}, err == nil}
 	if ctx.Err() != nil && done.Slots > 0 {
 		c.status, err = http.StatusAccepted, nil
 	}
