@@ -368,7 +368,7 @@ func TestSetup(t *testing.T) {
 		t.Errorf("the third time: %+v", again)
 	}
 	changed := c.run(t, "setup", "--lease", "5s", "-o", "json")
-	if changed.code != base.ExitDone || !strings.Contains(changed.stdout, `{"change":"changed the settings: `) || !strings.Contains(changed.stdout, "5s instead of") {
+	if changed.code != base.ExitDone || !strings.Contains(changed.stdout, `{"change":"changed the settings: `) || !strings.Contains(changed.stdout, "5s instead of") || !strings.Contains(changed.stderr, "restart the nodes") {
 		t.Errorf("a change: %+v", changed)
 	}
 	c.run(t, "setup", "--lease", "10ms").oneError(t, base.ExitUsage, "lease 10ms: at least 1s")

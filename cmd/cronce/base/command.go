@@ -81,10 +81,18 @@ func RefuseEmpty(flags *pflag.FlagSet) (err error) {
 	return err
 }
 
-// Arguments marks the errors of a cobra argument check as wrong usage.
+// Arguments marks the errors of a cobra argument check as wrong usage. Cobra calls an argument of a
+// command that takes none an unknown command.
 func Arguments(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
-		return Try(Usage(check(cmd, args)), cmd.CommandPath()+" --help")
+		err, hint := check(cmd, args), cmd.CommandPath()+" --help"
+		if err != nil && strings.HasPrefix(err.Error(), "unknown command") {
+			err = fmt.Errorf("unexpected argument %q", args[0])
+			if f := cmd.Flags().ShorthandLookup("f"); f != nil && !f.Changed {
+				hint = cmd.CommandPath() + " -f FILE"
+			}
+		}
+		return Try(Usage(err), hint)
 	}
 }
 

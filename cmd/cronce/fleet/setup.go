@@ -6,6 +6,8 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -72,6 +74,9 @@ func runSetup(ctx context.Context, a *base.App, js jetstream.JetStream, want job
 		if err := a.Print(row, "%s\n", change); err != nil {
 			return err
 		}
+	}
+	if slices.ContainsFunc(changes, func(c string) bool { return strings.HasPrefix(c, "changed the settings") }) {
+		a.Log.Warn("a node that runs keeps the settings that it started with: restart the nodes; cronce doctor names those with other settings")
 	}
 	if err == nil && len(changes) == 0 && a.Output == base.OutputText {
 		_, err = fmt.Fprintln(a.Stdout, "nothing to change")

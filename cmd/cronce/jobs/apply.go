@@ -131,7 +131,7 @@ func warnOfNoHandler(r base.Session, report []client.Applied) {
 		}
 	}
 	if count > 0 {
-		r.Log.Warn("no live node runs these jobs: their slots wait for a worker of their queue that has a handler", "jobs", names, "count", count)
+		r.Log.Warn("no live node runs these jobs: their slots wait until you start a worker of their queue that has a handler, as cronce run -f FILE does", "jobs", names, "count", count)
 	}
 }
 

@@ -26,8 +26,13 @@ published before still run. Neither an edit nor the start of a node ends the pau
 With -o json; changed is false if the job was already paused:
 
   {"job":"report","paused":true,"revision":14,"changed":true}`,
-		Example: "  cronce job pause report",
-		Args:    base.Arguments(cobra.ExactArgs(1)),
+		Example: `  cronce job pause report
+
+  # for a maintenance: pause all jobs, and later end the pauses that began here
+  cronce job ls -o json | jq -r 'select(.paused | not).job' > paused
+  xargs -n 1 cronce job pause < paused
+  xargs -n 1 cronce job resume < paused`,
+		Args: base.Arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.OnJob(cmd.Context(), "job pause", args[0], pause)
 		},

@@ -102,7 +102,7 @@ func unknownDescriptor(text string) error {
 	if near := suggest.Nearest(text, slices.Collect(maps.Keys(descriptors))); near != "" {
 		return fmt.Errorf("unknown word; did you mean %s?", near)
 	}
-	return errors.New("unknown word: want @yearly, @monthly, @weekly, @daily, @hourly, @every 90s or @at 2027-01-01T00:00:00Z")
+	return errors.New("unknown word: want @yearly, @monthly, @weekly, @daily, @hourly, @every 90s, @at 2027-01-01T00:00:00Z, or none for a job that runs only when it is triggered")
 }
 
 // checkText refuses a text that is too long, has bytes that no expression may have, or begins with a
