@@ -27,7 +27,10 @@ export interface Slot {
   result(value: unknown): void;
 }
 
-/** Runs one attempt. Its return value, as text, is the attempt's output, cut to the job's `output` bytes. An error fails the attempt. */
+/**
+ * Runs one attempt. Its return value, as text (an object: as JSON), is the attempt's output, cut to the job's `output`
+ * bytes. An error fails the attempt: its message, with those of its causes, is recorded.
+ */
 export type Handler = (slot: Slot) => unknown | Promise<unknown>;
 
 /**
