@@ -11,14 +11,16 @@ export { Permanent } from "./worker.js";
 
 // run takes part in the fleet until the signal aborts, or the connection is closed for good: then it rejects.
 // index.d.ts documents its options.
-export async function run(nc, { signal, ...options }) {
+export async function run(nc, { signal, ...options } = {}) {
+  if (!(signal instanceof AbortSignal)) throw new TypeError("run: option signal: want an AbortSignal, which ends the run");
   const closed = new AbortController();
   nc.closed().then((err) => closed.abort(err));
   await takePart(nc, { ...options, signal: unlimited(AbortSignal.any([signal, closed.signal])) });
   if (!signal.aborted) throw new Error("the connection is closed, and is not made again", { cause: closed.signal.reason });
 }
 
-async function takePart(nc, { namespace = "cronce", name, queues = ["default"], handlers = {}, produce = true, places = 16, grace = 25_000, clockOffset = 0, signal, log = () => {} }) {
+async function takePart(nc, { namespace = "cronce", name, queues = ["default"], handlers = {}, produce = true, places = 16, grace = 25_000, clockOffset = 0, signal, log = () => {}, ...unknown }) {
+  for (const option of Object.keys(unknown)) throw new TypeError(`run: there is no option ${option}`);
   for (const [job, handler] of Object.entries(handlers)) {
     checkName("job", job); // no program could read the node's record
     if (typeof handler !== "function") throw new TypeError(`handler of job ${job}: want a function`);
@@ -31,13 +33,14 @@ async function takePart(nc, { namespace = "cronce", name, queues = ["default"], 
   void complaints(nc, signal, log);
   const registry = new Registry(store, log);
   await registry.run(signal);
+  for (const line of idle(registry, queues, Object.keys(handlers))) log(line);
   const inflight = new Map(), life = new AbortController(); // of all incarnations
   unlimited(life.signal);
   for (; !signal.aborted; await registry.listed) {
     let worker;
     const node = new Node(store, settings.lease, name, clockOffset, () => ({
       producer: produce, worker: true, queues, handlers: Object.keys(handlers).sort(), running: worker?.running ?? 0,
-    }));
+    }), log);
     registry.replaced = () => node.end("the registry was created again, or restored");
     const common = { store, node, registry, horizon: settings.horizon, log };
     worker = new Worker({ ...common, queues, handlers, places, inflight, life: life.signal });
@@ -56,6 +59,15 @@ async function takePart(nc, { namespace = "cronce", name, queues = ["default"], 
     if (!signal.aborted) await pause(node.revision > 0 ? 100 : 1000, signal); // the record of a node that never lived was refused
   }
   life.abort();
+}
+
+// idle says which handlers have nothing to do: those of jobs that do not exist, or that have another queue.
+export function idle(registry, queues, handlers) {
+  return handlers.filter((job) => !registry.unreadable.has(job)).map((job) => {
+    const entry = registry.entries.get(job);
+    if (!entry) return `job ${job}: it is not in the registry: "cronce job apply" adds it`;
+    if (!queues.includes(entry.job.queue)) return `job ${job}: its slots are in queue ${entry.job.queue}, which this process does not serve (option queues)`;
+  }).filter(Boolean);
 }
 
 // complaints logs each error once that the server reports, such as a subject to which the login may not publish: such a

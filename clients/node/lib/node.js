@@ -16,11 +16,11 @@ const stopwatch = () => performance.now();
 export class Node {
   // lease is in ms, and so is shift, which is added to this machine's clock. describe() returns the members of
   // the node's record that say what the node does.
-  constructor(store, lease, prefix, shift, describe) {
+  constructor(store, lease, prefix, shift, describe, log = () => {}) {
     const random = randomBytes(4).toString("hex");
     const host = (prefix || hostname()).replace(/[^A-Za-z0-9_-]/g, "-").slice(0, 24);
     this.name = `${host}-${process.pid}-${Date.now().toString(36)}-${random}`;
-    Object.assign(this, { store, lease, shift, describe, seen: new Map(), origin: this.wall(shift) - steady() });
+    Object.assign(this, { store, lease, shift, describe, log, seen: new Map(), origin: this.wall(shift) - steady() });
     this.ended = new AbortController(); // aborted when trust has ended, for good
     unlimited(this.signal);
     this.started = this.own();
@@ -75,15 +75,18 @@ export class Node {
     while (!this.signal.aborted && !this.estimated()) await pause(20, this.signal);
   }
 
-  // meet follows the records of all nodes. If the watch ends, it begins another one. A node that cannot read them once
-  // ends.
+  // meet follows the records of all nodes. If the watch ends, it begins another one. It logs an error once, until a watch
+  // has read all records.
   async meet() {
     const seen = new Seen();
+    let said;
+    const ready = () => { [this.met, said] = [true, undefined]; };
     for (; !this.signal.aborted; await pause(500, this.signal)) {
       try {
-        await this.watch(this.store.nc, `${this.store.namespace}_nodes`, this.signal, { seen, changed: (e) => this.notice(e), ready: () => { this.met = true; } });
+        await this.watch(this.store.nc, `${this.store.namespace}_nodes`, this.signal, { seen, changed: (e) => this.notice(e), ready });
       } catch (err) {
-        if (!this.met) this.end(err.message);
+        if (err.message !== said && !this.signal.aborted) this.log(`records of nodes: ${err.message}`);
+        said = err.message;
       }
     }
   }

@@ -12,12 +12,13 @@ const latestTimer = Date.UTC(2200, 0); // the server counts nanoseconds since 19
 
 // trigger publishes one run of a job, and returns its slot ID. All triggers with the same job and key, from
 // any program, are one run.
-export async function trigger(nc, job, { key, payload, at, namespace = "cronce", node = "node-client", timeout = 10_000 } = {}) {
+export async function trigger(nc, job, { key, payload, at, namespace = "cronce", node = "node-client", timeout = 10_000, ...unknown } = {}) {
+  for (const option of Object.keys(unknown)) throw new TypeError(`trigger ${job}: there is no option ${option}`);
   const store = new Store(nc, namespace, { direct: true }), slot = parseSlot(`${job}:@${key ?? randomUUID()}`), id = slotID(slot);
   const body = payload === undefined ? undefined : JSON.stringify(payload);
   if (payload !== undefined && body === undefined) throw new TypeError(`trigger ${id}: the payload is not JSON`);
   if (Buffer.byteLength(body ?? "") > mostPayload) throw new RangeError(`trigger ${id}: the payload has more than ${mostPayload} bytes`);
-  if (at !== undefined && Number.isNaN(at.getTime())) throw new TypeError(`trigger ${id}: at is not a valid Date`);
+  if (at !== undefined && !Number.isFinite(at?.getTime?.())) throw new TypeError(`trigger ${id}: at is not a valid Date`);
   if (at >= latestTimer) throw new RangeError(`trigger ${id}: at ${at.toISOString()}: want a time before 2200`);
   const entry = await definition(store, job);
   if (entry.value.job.plan?.shards > 1) throw new Error(`trigger ${id}: the job splits its slots, which this client does not support: use "cronce job trigger"`);

@@ -1,6 +1,7 @@
 import test from "node:test";
 import assert from "node:assert/strict";
-import { complaints, run } from "../lib/fleet.js";
+import { complaints, idle, run } from "../lib/fleet.js";
+import { trigger } from "../lib/orders.js";
 
 test("run rejects when the connection is closed for good", async () => {
   const gone = new Error("connection refused"), lost = async () => { throw gone; };
@@ -28,4 +29,20 @@ test("run logs once what the server complains about", async () => {
   })();
   await complaints({ status: () => Object.assign(events, { stop() {} }) }, stop.signal, (line) => said.push(line));
   assert.deepEqual(said, ["permissions violation", "another"]);
+});
+
+test("run and trigger refuse an option that does not exist, and run one without a signal", async () => {
+  const signal = new AbortController().signal, nc = { closed: () => new Promise(() => {}), request() { throw new Error("it asks the broker"); } };
+  await assert.rejects(run(nc, { signal, concurrency: 4 }), /no option concurrency/);
+  await assert.rejects(run(nc, {}), /option signal: want an AbortSignal/);
+  await assert.rejects(run(nc), /option signal/);
+  await assert.rejects(trigger(nc, "j", { delay: 4 }), /no option delay/);
+  for (const at of ["tomorrow", null, new Date("x")]) await assert.rejects(trigger(nc, "j", { at }), /at is not a valid Date/);
+});
+
+test("run says which of its handlers have nothing to do", () => {
+  const entries = new Map([["here", "default"], ["there", "other"]].map(([name, queue]) => [name, { job: { name, queue } }]));
+  assert.deepEqual(idle({ entries, unreadable: new Map([["broken", 1]]) }, ["default"], ["here", "there", "nowhere", "broken"]), [
+    "job there: its slots are in queue other, which this process does not serve (option queues)", 'job nowhere: it is not in the registry: "cronce job apply" adds it',
+  ]);
 });

@@ -121,3 +121,13 @@ test("a heartbeat that is answered when the node has ended leaves no timer behin
   await node.beat();
   assert.equal(timers(), before);
 });
+
+test("a node goes on, and logs an error once, while it cannot follow the others", async (t) => {
+  const said = [], node = new Node(stored(), 3000, "n", 0, () => ({}), (line) => said.push(line));
+  let watches = 0;
+  const again = new Promise((done) => { node.watch = async () => { if (++watches === 3) done(); throw new Error("timeout"); }; });
+  t.after(() => node.end("stopped"));
+  void node.meet();
+  await again;
+  assert.deepEqual([said, node.signal.aborted], [["records of nodes: timeout"], false]);
+});
