@@ -76,6 +76,8 @@ var commands = map[string]how{
 	"cronce job trigger report":    {by: "integration/examples_test.go trigger"},
 
 	"npm ci --prefix ../../clients/node":                                          {by: "Taskfile.yml npm"},
+	"npm pack ./cronce/clients/node":                                              {by: "clients/node/test/package.test.js npm pack"},
+	"npm install ./cronce-io-client-0.1.0.tgz":                                    {by: "clients/node/test/package.test.js cronce-io-client-0.1.0.tgz"},
 	"cronce conformance peer --cmd 'node clients/node/peer.js'":                   {by: "integration/node_peer_test.go /peer.js"},
 	"cronce torture --node-cmd 'node clients/node/peer.js' --duration 5m":         {by: "integration/node_test.go --node-cmd"},
 	"cronce conformance vectors --cmd 'node clients/node/vectors.js'":             {by: "integration/node_test.go /vectors.js"},
