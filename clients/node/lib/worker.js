@@ -13,6 +13,7 @@ import { decode, parseDuration, rawMember, toMs } from "./values.js";
 
 const headerRoom = 4096; // bytes of a message that its headers, and the nonce of its value, may take
 const asking = 1000; // ms until a request for messages expires
+const unrecorded = 8; // for each place, the slots in flight: those whose handlers have returned are being recorded
 const maxWait = 500; // ms that a slot waits for a place until its message goes back: another worker may have one
 
 // consumerConfig returns the settings of a queue's consumer. A server older than 2.12 does not know the priority policy.
@@ -49,10 +50,19 @@ export class Worker {
 
   get running() { return [...this.inflight.values()].filter((h) => h.node === this.node.name).length; }
 
-  // full reports whether no place is free. A handler of an older incarnation that does not end keeps its place.
-  get full() { return this.inflight.size >= this.places; }
+  // free returns how many places are free. A slot has its place until its handler has returned, also a handler of an older
+  // incarnation. Outcomes that are not answered are bounded too.
+  get free() {
+    const busy = [...this.inflight.values()].filter((h) => !h.returned).length;
+    return Math.min(this.places - busy, unrecorded * this.places - this.inflight.size);
+  }
 
-  // released returns when a slot is settled, or after ms.
+  // release wakes what waits for a place.
+  release() {
+    for (const end of [...this.waiting]) end();
+  }
+
+  // released returns when a place may be free, or after ms.
   released(ms) {
     return new Promise((done) => {
       const end = () => {
@@ -101,9 +111,9 @@ export class Worker {
 
   async fetch(consumer, queue, share, signal) {
     if (!this.node.trusted()) return pause(20, signal);
-    const free = this.places - this.inflight.size - this.shares.reduce((sum, { asked }) => sum + asked, 0);
+    const { free } = this, asked = this.shares.reduce((sum, other) => sum + other.asked, 0);
     // While a place is free, the requests of the other consumers do not keep this one from its messages.
-    const ask = Math.max(Math.min(share.ask, free), this.full ? 0 : 1);
+    const ask = Math.max(Math.min(share.ask, free - asked), free > 0 ? 1 : 0);
     if (ask === 0) return this.released(20);
     const group = this.grouped ? { group: "workers", priority: 0 } : {};
     let got = 0;
@@ -151,7 +161,7 @@ export class Worker {
     if (flight?.node === this.node.name) return; // already in flight: no answer
     if (flight) return m.nak(1000); // an older incarnation of this process still runs it
     if (this.stop?.aborted) return this.settle(m, { nak: 100 }); // not at once, or it comes back to this worker's own open request
-    if (this.full) {
+    if (this.free <= 0) {
       if (performance.now() >= until) return this.settle(m, { nak: 1000 });
       await this.released(until - performance.now());
       return this.task(m, queue, until);
@@ -170,7 +180,7 @@ export class Worker {
     } finally {
       clearInterval(marks);
       this.inflight.delete(key);
-      for (const end of [...this.waiting]) end();
+      this.release();
     }
   }
 
@@ -204,16 +214,20 @@ export class Worker {
     const { slot } = d.message;
     // since is when the slot's current stay in its lock began, and entered the revision of its record then.
     let place, since, entered, ownerDead, disowned;
-    while (this.node.trusted()) {
-      const { value: record, revision } = await this.store.read("ledger", key);
+    // A first delivery is claimed without a read, at revision 0: if there is a record, the claim is lost. Any other decision
+    // needs the read.
+    for (let unread = d.count === 1 && d.message.offer === 0; this.node.trusted(); unread = false) {
+      const { value: record, revision } = unread ? { revision: 0 } : await this.store.read("ledger", key);
       const v = { now: this.node.now(), error: this.node.clock.error(this.node.own()), implausible: this.node.implausible, self: this.node.name, horizon: this.horizon, record, revision, place, ownerDead: record && ownerDead === record.node, disowned: record && disowned === revision, handles: Object.hasOwn(this.handlers, slot.job) };
       try {
         v.entry = await this.registry.entry(slot.job, record && isFinal(record) ? 0 : d.message.revision);
         v.deleted = v.entry === undefined;
       } catch (err) {
+        if (unread) continue;
         if (needsDefinition(d, v)) throw err;
       }
       const step = decide(d, v);
+      if (unread && step.do !== "start") continue;
       switch (step.do) {
         case "ack":
           await follow(this, record, revision, d.message, v);
@@ -276,6 +290,7 @@ export class Worker {
     } else {
       const result = await this.handle(d, flight, record, fence, entry);
       flight.returned = true;
+      this.release();
       outcome = complete(record, fence, this.node.now(), this.trustedHorizon(), result);
     }
     if (!this.node.trusted()) return undefined; // another worker has taken over the slot, or will

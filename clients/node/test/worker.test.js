@@ -56,7 +56,7 @@ test("no more slots are in flight than there are places", async (t) => {
 
 test("a handler of an older incarnation that does not end keeps its place", async () => {
   const { worker } = fake({ places: 1, inflight: new Map([["other", { node: "older" }]]) });
-  assert.deepEqual([worker.full, worker.running], [true, 0]);
+  assert.deepEqual([worker.free, worker.running], [0, 0]);
 });
 
 test("an attempt may have any timeout", async () => {
@@ -83,7 +83,7 @@ function fake({ entry = job(), handlers = { j() {} }, node, request, ...more } =
   const store = {
     namespace: "ns", nc: { publish() {}, request },
     async read() { return { value: written.at(-1), revision: written.length }; },
-    async write(bucket, key, value) { return { won: written.push(value) }; },
+    async write(bucket, key, value, revision) { return revision === written.length ? { won: written.push(value) } : { lost: true }; },
     async publish(subject, body) { return { seq: published.push({ subject, body: JSON.parse(body) }) }; },
   };
   const registry = { entries: new Map(), entry: async () => entry };
@@ -174,7 +174,7 @@ test("a claim is not sent by a process that slept since it decided", async () =>
     slept = true; // while the answer to its read is under way
     return { json: () => ({ error: { err_code: 10037 } }) };
   } }, "ns");
-  assert.equal(await worker.work(delivery("j:@k"), "j.t.k", { controller: new AbortController() }), undefined);
+  assert.equal(await worker.work({ ...delivery("j:@k"), count: 2 }, "j.t.k", { controller: new AbortController() }), undefined);
   assert.deepEqual(sent, []);
 });
 
@@ -265,7 +265,7 @@ test("an outcome whose handler returned in time is written although the node's t
     const write = worker.store.write;
     worker.store.write = async (bucket, key, record, revision, { signal, trusted }) => {
       if (record.state === "succeeded") ended.abort();
-      return signal.aborted || !trusted() ? { unknown: true } : write(bucket, key, record);
+      return signal.aborted || !trusted() ? { unknown: true } : write(bucket, key, record, revision);
     };
     await worker.work(delivery("j:@k"), "key", { controller: new AbortController() });
     assert.deepEqual(written.map((r) => r.state), states, late ? "the handler returned too late" : "it returned in time");
@@ -278,7 +278,7 @@ test("a claim that was not started is released only while the node has trust", a
   const write = worker.store.write;
   worker.store.write = async (bucket, key, record, revision, { signal }) => {
     if (record.state === "retrying") ended.abort();
-    return signal.aborted ? { unknown: true } : write(bucket, key, record);
+    return signal.aborted ? { unknown: true } : write(bucket, key, record, revision);
   };
   await worker.work(delivery("j:@k"), "key", { controller: new AbortController() });
   assert.deepEqual(written.map((r) => r.state), ["running"]);
@@ -332,7 +332,7 @@ test("a worker runs as many slots as it has places, also if one of its consumers
       return { headers: new Map([["Cronce-Slot", id]]), subject: "ns.slot.q.j", timestampNanos: instant, info: { deliveryCount: 1 }, data: Buffer.alloc(0), working() {}, ack: () => answers.push("ack"), nak: () => answers.push("nak") };
     };
     const asked = new Map();
-    worker.store.read = async () => ({ revision: 0 });
+    Object.assign(worker.store, { read: async () => ({ revision: 0 }), write: async () => ({ won: 1 }) });
     worker.consumer = async (stream, queue) => ({
       fetch: async ({ max_messages }) => (async function* () {
         asked.set(stream + queue, max_messages);
@@ -375,4 +375,41 @@ test("a handler reads its payload as a value, and fails for good if it is not JS
     const { state: got, output: text = "" } = written.at(-1);
     assert.deepEqual([got, text], [state, output ?? ""]);
   }
+});
+
+test("a first delivery is claimed without a read, and any other by the record", async () => {
+  const ended = { v: 1, id: "j:@k", state: "succeeded", attempt: 1, finished: "2026-11-21T07:00:00Z" }, retried = { ...ended, state: "retrying", finished: undefined };
+  const guarded = job({ overlap: "queue" });
+  for (const [count, record, reads, states, more] of [
+    [1, undefined, 0, ["running", "succeeded"]], [2, undefined, 1, ["running", "succeeded"]], [1, ended, 1, []], [1, retried, 1, ["running", "succeeded"]],
+    [1, undefined, 1, [], { handlers: {} }], [1, undefined, 1, [], { entry: guarded }],
+  ]) {
+    const { worker, written } = fake(more), read = worker.store.read;
+    let n = 0;
+    worker.store.read = (...args) => { n++; return read(...args); };
+    worker.locks = { enter: async () => undefined, leave: async () => {} };
+    if (record) written.push(record);
+    await worker.work({ ...delivery("j:@k"), count }, "key", { controller: new AbortController() });
+    assert.deepEqual([n, written.slice(record ? 1 : 0).map(({ state }) => state)], [reads, states], `delivery ${count}, ${record?.state}`);
+  }
+});
+
+test("a place is free when its handler has returned, although the outcome is not answered", async () => {
+  const { worker } = fake({ places: 1 });
+  let answer, n = 0;
+  const answered = new Promise((done) => { answer = done; });
+  worker.store.write = async (bucket, key, value) => { if (value.state === "succeeded") await answered; return { won: 1 }; };
+  const message = () => {
+    const id = `j:@${n++}`;
+    return { headers: new Map([["Cronce-Slot", id]]), subject: "ns.slot.q.j", timestampNanos: instant, info: { deliveryCount: 1 }, data: Buffer.alloc(0), working() {}, ack() {}, nak() {} };
+  };
+  const tasks = [];
+  for (let i = 1; i <= 8; i++) {
+    tasks.push(worker.task(message(), "q"));
+    await pause(0);
+    assert.deepEqual([worker.running, worker.free], [i, i < 8 ? 1 : 0]);
+  }
+  answer();
+  await Promise.all(tasks);
+  assert.equal(worker.free, 1);
 });
