@@ -55,7 +55,8 @@
 //   - If no pass has been completed for a minute and a half, the second oldest producer makes one: the
 //     oldest may be stuck, or may be a forged record without a process. Each younger producer waits a
 //     minute and a half longer, up to a quarter of an hour. So a pass that takes minutes is not
-//     repeated by the whole fleet at once.
+//     repeated by the whole fleet at once. While passes are completed, a younger producer lists the
+//     nodes only every five minutes.
 //   - Twice a minute each producer checks that the newest write of the ledger that it knows is
 //     still there (Seen). If not, one of the producers reports that the ledger was rewound.
 //

@@ -10,3 +10,6 @@ const AtOnce = atOnce
 
 // MaxMoved is how many jobs a pass asks for their present queues.
 const MaxMoved = maxMoved
+
+// MaxUnlisted is for how many turns a node does not list the others.
+const MaxUnlisted = maxUnlisted

@@ -5,6 +5,23 @@ import (
 	"slices"
 
 	"github.com/cronce-io/cronce/internal/core/exchange"
+	"github.com/cronce-io/cronce/kv"
+)
+
+const (
+	// If no pass was completed for overdue, the second oldest producer makes one. The oldest may be
+	// stuck, or may not exist: a login that may write the nodes bucket can invent one. Each
+	// younger producer waits longer by overdue, up to maxAhead times: if a pass takes minutes
+	// because the broker is slow, the passes of all producers would make it slower.
+	overdue  = 3 * every
+	maxAhead = 10
+
+	// A node that was not the oldest producer does not list the nodes while another node completes passes:
+	// each of hundreds of nodes would read hundreds of records, with the names of thousands of handlers
+	// in each. A pass is recent for swept. After maxUnlisted turns the node lists them all the same, because
+	// a stored end may be forged.
+	swept       = every + every/2
+	maxUnlisted = 10
 )
 
 // liveNodes returns the nodes that are alive, by the broker's timestamps. That is only a guess. If a
@@ -35,4 +52,16 @@ func (s *Sweeper) ahead(live []exchange.NodeEvent) int {
 		ahead = max(len(producers), 1)
 	}
 	return ahead
+}
+
+// leavesItToOthers reports whether another node has just completed a pass, and this node need not list the
+// nodes to know that it is not the one that sweeps: it was not the oldest producer, and nodes that start
+// later are younger.
+func (s *Sweeper) leavesItToOthers(last kv.SweepEnd) bool {
+	if s.older == 0 || s.unlisted == maxUnlisted || last.Node == s.cfg.Node || s.cfg.Now().Sub(last.Time).Abs() > swept {
+		s.unlisted = 0
+		return false
+	}
+	s.unlisted++
+	return true
 }

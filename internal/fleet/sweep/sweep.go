@@ -123,13 +123,6 @@ const (
 	maxLimit = 16 * limit
 	atOnce   = 32
 
-	// If no pass was completed for overdue, the second oldest producer makes one. The oldest may be
-	// stuck, or may not exist: a login that may write the nodes bucket can invent one. Each
-	// younger producer waits longer by overdue, up to maxAhead times: if a pass takes minutes
-	// because the broker is slow, the passes of all producers would make it slower.
-	overdue  = 3 * every
-	maxAhead = 10
-
 	// ownedEvery is how often the sweep looks for running slots of live nodes whose messages are
 	// lost, and for how long their records must not have changed. The interval is long, because
 	// a handler may run for long, and each search lists all messages. maxOwned bounds the slots
@@ -179,6 +172,10 @@ type Sweeper struct {
 
 	// unreadable are the records that this program cannot read, and why.
 	unreadable map[job.Slot]error
+
+	// older is how many live producers were older than this node when it last listed the nodes, and
+	// unlisted how many turns it has not listed them since.
+	older, unlisted int
 
 	end    exchange.SweepEnd // what this pass stores about itself
 	began  time.Time         // when the first turn was made
@@ -282,10 +279,6 @@ func (s *Sweeper) turn(ctx context.Context) error {
 	if s.began.IsZero() {
 		s.began = s.cfg.Now()
 	}
-	nodes, err := s.cfg.Nodes.List(ctx)
-	if err != nil {
-		return err
-	}
 	last, err := s.lastEnd(ctx)
 	if err != nil {
 		return err
@@ -293,8 +286,17 @@ func (s *Sweeper) turn(ctx context.Context) error {
 	if err := s.checkRewound(ctx, &last); err != nil {
 		return err
 	}
+	if s.leavesItToOthers(last) {
+		s.reset()
+		return nil
+	}
+	nodes, err := s.cfg.Nodes.List(ctx)
+	if err != nil {
+		return err
+	}
 	live := s.liveNodes(nodes)
 	ahead := s.ahead(live)
+	s.older = ahead
 	if ahead > 0 && !s.standsIn(last, ahead) {
 		s.reset()
 		return nil

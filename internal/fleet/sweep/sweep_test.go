@@ -357,3 +357,48 @@ func TestTheOldestLiveProducerSweeps(t *testing.T) {
 		t.Error("the older of two did not sweep")
 	}
 }
+
+// countedNodes counts the listings of nodes.
+type countedNodes struct {
+	*kv.Nodes
+	n *int
+}
+
+func (l countedNodes) List(ctx context.Context) ([]exchange.NodeEvent, error) {
+	*l.n++
+	return l.Nodes.List(ctx)
+}
+
+// Each of hundreds of nodes would read the records of all others twice a minute.
+func TestANodeListsTheOthersRarelyWhileAnOlderOneSweeps(t *testing.T) {
+	s := newSite(t)
+	s.node(exchange.Node{Name: "n1", State: exchange.NodeAlive, Producer: true, Started: time.Now().Add(-time.Hour)})
+	lists := 0
+	cfg := s.config("n5")
+	cfg.Nodes = countedNodes{s.Nodes(), &lists}
+	younger, older := sweep.New(cfg), s.at("n1")
+	turn := func(sweeper *sweep.Sweeper, what string, want int) {
+		t.Helper()
+		if err := sweeper.Turn(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if lists != want {
+			t.Errorf("%s: %d listings in all, want %d", what, lists, want)
+		}
+	}
+	turn(younger, "no node has swept", 1)
+	turn(older, "the older one sweeps", 1)
+	for range sweep.MaxUnlisted {
+		turn(younger, "the older one has swept", 1)
+	}
+	turn(younger, "the end may be forged", 2)
+	turn(younger, "the older one has swept", 2)
+	s.shift = time.Minute
+	turn(younger, "the older one should have swept again", 3)
+	s.shift = 0
+	turn(older, "the older one sweeps again", 3)
+	s.shift = 2 * time.Minute
+	turn(younger, "the older one is silent, and the younger one sweeps", 4)
+	s.shift = 0
+	turn(younger, "it is the one that sweeps", 5)
+}
