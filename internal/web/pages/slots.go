@@ -1,6 +1,7 @@
 package pages
 
 import (
+	"context"
 	"slices"
 	"time"
 
@@ -24,6 +25,9 @@ type slotList struct {
 	Next       client.Cursor // of the next page; "": there is none
 	More       bool          // there may be older slots
 	Unreadable []error
+
+	// Unlisted reports that the slots that wait are left out, because there are too many to read in time.
+	Unlisted bool
 }
 
 // slotRow is a row, with the times that people ask for.
@@ -61,6 +65,34 @@ var slotRanges = []slotRange{{choice{"hour", "an hour"}, time.Hour}, {choice{"da
 // Ranges are the values of the field "range".
 func (slotList) Ranges() []slotRange { return slotRanges }
 
+// waitingTime bounds how long the list of the newest slots waits for those that wait in the stream. All of
+// them must be read, and if no worker takes any, there may be hundreds of thousands.
+const waitingTime = time.Second
+
+// listSlots lists slots. If reading those that wait takes too long, it lists only those that have a record.
+func listSlots(r *shell.Request, f client.SlotFilter) (list client.SlotList, unlisted bool, err error) {
+	if !f.Newest {
+		list, err = r.Client.ListSlots(r.Context(), f)
+		return list, false, err
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), waitingTime)
+	defer cancel()
+	list, err = r.Client.ListSlots(ctx, f)
+	if err == nil || ctx.Err() == nil {
+		return list, false, err
+	}
+	if len(f.States) == 0 {
+		f.States = client.SlotStates()
+	}
+	f.States = slices.DeleteFunc(f.States, func(s job.State) bool { return s == job.Pending })
+	if len(f.States) == 0 {
+		_, err = r.Client.LastSequence(r.Context()) // does the broker answer?
+		return client.SlotList{}, true, err
+	}
+	list, err = r.Client.ListSlots(r.Context(), f)
+	return list, true, err
+}
+
 // slots is the list of slots: the newest ones of a range, or all from the oldest on, in pages.
 func (s *Site) slots() shell.Page {
 	return shell.Page{Path: "/slots", Nav: "slots", File: "slots.html", Show: func(r *shell.Request) (any, error) {
@@ -84,10 +116,11 @@ func (s *Site) slots() shell.Page {
 		if !r.Form.OK() {
 			return d, nil
 		}
-		list, err := r.Client.ListSlots(r.Context(), f)
+		list, unlisted, err := listSlots(r, f)
 		if err != nil {
 			return d, err
 		}
+		d.Unlisted = unlisted
 		d.Next, d.Unreadable = list.Next, list.Unreadable
 		d.Rows = codec.Map(list.Slots, newSlotRow)
 		if f.Newest {
