@@ -3,6 +3,7 @@ package pages
 import (
 	"context"
 	"embed"
+	"errors"
 	"net/http"
 	"slices"
 	"sync"
@@ -11,8 +12,10 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/cronce-io/cronce/client"
+	"github.com/cronce-io/cronce/internal/api/fault"
 	"github.com/cronce-io/cronce/internal/web/pages/board"
 	"github.com/cronce-io/cronce/internal/web/pages/shell"
+	"github.com/cronce-io/cronce/internal/web/problem"
 )
 
 //go:embed html
@@ -82,10 +85,15 @@ func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.ServeHT
 // old, provided that the broker answers quickly. If the page is refreshed, the board includes the
 // changes that caused the refresh.
 func (s *Site) board(r *shell.Request) (*board.Board, error) {
-	if !r.News.IsZero() {
-		return s.boards.Get(r.Context(), r.News, false)
+	notBefore, acceptOld := r.News, false
+	if notBefore.IsZero() {
+		notBefore, acceptOld = time.Now().Add(-500*time.Millisecond), true
 	}
-	return s.boards.Get(r.Context(), time.Now().Add(-500*time.Millisecond), true)
+	b, err := s.boards.Get(r.Context(), notBefore, acceptOld)
+	if slow, ok := errors.AsType[*board.ReadingError](err); ok {
+		return nil, problem.New(fault.Unavailable, slow.Error()+": the first reading of a process takes longer the more jobs there are, and none ends while the NATS server does not answer")
+	}
+	return b, err
 }
 
 // The rights that orders need.

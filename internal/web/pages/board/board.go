@@ -7,6 +7,7 @@ package board
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -297,6 +298,16 @@ const (
 	slow     = time.Second
 )
 
+// ReadingError is returned by Get if the first reading of the process goes on when the request ends.
+type ReadingError struct{ For time.Duration }
+
+func (e *ReadingError) Error() string {
+	return fmt.Sprintf("the jobs and their newest slots are being read, for %v so far", e.For.Round(100*time.Millisecond))
+}
+
+// Unwrap returns context.DeadlineExceeded: the request has ended.
+func (e *ReadingError) Unwrap() error { return context.DeadlineExceeded }
+
 // Get returns a board whose reading began at notBefore or later. If acceptOld is true and the reading
 // takes long, Get returns the previous board, provided that it is younger than maxAge.
 func (s *Source) Get(ctx context.Context, notBefore time.Time, acceptOld bool) (*Board, error) {
@@ -312,6 +323,9 @@ func (s *Source) Get(ctx context.Context, notBefore time.Time, acceptOld bool) (
 	r := s.boards.Get(ctx, struct{}{}, notBefore, computeTime, s.read)
 	if r.Ready && !r.At.Before(notBefore) {
 		return r.Value, nil
+	}
+	if ctx.Err() != nil && r.Running && !r.Ready {
+		return nil, &ReadingError{time.Since(r.Began)}
 	}
 	return nil, cmp.Or(ctx.Err(), r.Err, context.Canceled) // canceled: the process shuts down
 }

@@ -2,6 +2,7 @@ package board
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"testing"
 	"testing/synctest"
@@ -51,6 +52,28 @@ func TestBoardHasTheNewsUnlessAnOldOneIsAccepted(t *testing.T) {
 		if b, err := s.Get(t.Context(), time.Now(), false); err == nil {
 			t.Errorf("%+v after the end", b)
 		}
+	})
+}
+
+func TestFirstBoardThatIsStillBeingReadIsAnErrorThatSaysSo(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, stop := context.WithCancel(t.Context())
+		s := NewSource(ctx, nil)
+		s.read = func(context.Context) (*Board, error) {
+			time.Sleep(time.Minute)
+			return &Board{}, nil
+		}
+		for i := range 3 {
+			asking, cancel := context.WithTimeout(ctx, time.Second)
+			_, err := s.Get(asking, time.Now(), true)
+			if slow, ok := errors.AsType[*ReadingError](err); !ok || slow.For != time.Duration(i+1)*time.Second || !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("%v", err)
+			}
+			cancel()
+		}
+		stop()
+		s.Wait()
 	})
 }
 
