@@ -350,6 +350,8 @@ func TestBadRequestsNameWhatIsWrong(t *testing.T) {
 		{request{op: "putJob", path: "/jobs/a", header: []string{"If-Match", `"5"`, "If-None-Match", "*"}, body: `{"schedule":"@hourly"}`, want: 400}, "If-Match", "exclude"},
 		{request{op: "putJob", path: "/jobs/a?dry_run=1", body: `{"schedule":"@hourly"}`, want: 400}, "dry_run", "true or false"},
 		{request{op: "putJob", path: "/jobs/a", header: []string{"Content-Type", "text/yaml"}, body: "schedule: x", want: 415}, "", "application/json"},
+		{request{op: "triggerJob", path: "/jobs/a:trigger", header: []string{"Content-Type", "application/json; charset=latin1"}, body: "{}", want: 415}, "", "UTF-8"},
+		{request{op: "triggerJob", path: "/jobs/a:trigger", header: []string{"Content-Encoding", "gzip"}, body: "{}", want: 415}, "", "not compressed"},
 		{request{op: "triggerJob", path: "/jobs/quick:trigger", body: `{"payload":`, want: 400}, "body", "unexpected"},
 		{request{op: "triggerJob", path: "/jobs/quick:trigger", body: `{"pay":1}`, want: 400}, "pay", "unknown member"},
 		{request{op: "triggerJob", path: "/jobs/quick:trigger", body: `{"at":5}`, want: 400}, "at", "is 5: want a time like"},

@@ -145,8 +145,12 @@ func decodeBody(r *http.Request, p param, field reflect.Value) error {
 	case len(bytes.TrimSpace(data)) == 0:
 		return nil
 	}
-	if media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || media != "application/json" {
-		return problem.New(fault.MediaType, fmt.Sprintf("Content-Type %q: want application/json", r.Header.Get("Content-Type")))
+	media, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	if charset := params["charset"]; err != nil || media != "application/json" || charset != "" && !strings.EqualFold(charset, "utf-8") {
+		return problem.New(fault.MediaType, fmt.Sprintf("Content-Type %q: want application/json, in UTF-8", r.Header.Get("Content-Type")))
+	}
+	if coding := r.Header.Get("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") {
+		return problem.New(fault.MediaType, fmt.Sprintf("Content-Encoding %q: want a body that is not compressed", coding))
 	}
 	if raw, ok := field.Addr().Interface().(*json.RawMessage); ok {
 		if !json.Valid(data) {
@@ -229,7 +233,7 @@ func (p param) check(value string) error {
 	case enum != "" && !slices.Contains(strings.Split(enum, ","), value):
 		return wrong(p.name, "invalid %s %q: want %s", p.name, codec.Clip(value), strings.ReplaceAll(enum, ",", ", "))
 	case value == "" && p.Tag.Get("empty") == "error":
-		return wrong(p.name, "%s is empty: want %s", p.name, p.Tag.Get("doc"))
+		return wrong(p.name, "%s is empty: send a value, or leave it out", p.name)
 	case p.name == "job":
 		return blame(p.name, codec.ValidateName("job", value))
 	case p.name == "id":
