@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -70,7 +71,7 @@ var history = []past{
 			}
 			return job.Succeeded
 		}, err: "GET https://rates.example.com/latest: 503 Service Unavailable"},
-	{job: job.Job{Name: "search-index", Schedule: "*/10 * * * *", Overlap: job.OverlapAllow}, took: func(i int) time.Duration { return time.Duration(50+i*31%80) * time.Second },
+	{job: job.Job{Name: "search-index", Schedule: "*/10 * * * *", Queue: strings.Repeat("search", 10), Overlap: job.OverlapAllow}, took: func(i int) time.Duration { return time.Duration(50+i*31%80) * time.Second },
 		state: func(i, n int) job.State {
 			if i%13 == 7 {
 				return job.Skipped
