@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/cronce-io/cronce/internal/broker/layout"
+	"github.com/cronce-io/cronce/internal/broker/wire"
 	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/job"
@@ -199,12 +200,79 @@ func collide(a, b string) bool {
 	return len(as) == len(bs)
 }
 
+const (
+	// removeAfter is the inactive threshold of a consumer that the server is to remove. The server adds up
+	// to a second. removeWait is how long RemoveOn waits for that.
+	removeAfter, removeWait = 50 * time.Millisecond, 3 * time.Second
+
+	// removeSettle is how long a server may need to delete the files of a consumer that it no longer
+	// reports. Meanwhile it cannot create another one with the same name.
+	removeSettle = 250 * time.Millisecond
+)
+
 // RemoveOn removes a consumer that OnConsumers returned. It returns nil if the consumer or its stream
-// does not exist. A request that is not answered is repeated, and another producer may have created the
-// consumer of the next plan under the same name by then. So each request is sent only if the consumer
-// is still the given one.
+// does not exist. If the process is suspended before a request, or the network delivers it late, another
+// producer may have created the consumer of the next plan under the same name by then. JetStream has no
+// conditional delete. But it refuses to update a consumer to another start time, and each plan has its
+// own. So RemoveOn updates the consumer in such a way that the server removes it.
+//
+// The consumers of a work queue have no start time, and one of another plan may be deleted. It loses no
+// message, because the stream keeps what is not acked, and the producers create it again.
 func (s *Space) RemoveOn(ctx context.Context, c core.OnConsumer) error {
-	err := s.Ask(ctx, "remove consumer "+c.Name+" of stream "+c.Stream, s.API("CONSUMER.DELETE."+c.Stream+"."+c.Name), func(ctx context.Context) error {
+	title := "remove consumer " + c.Name + " of stream " + c.Stream
+	updated := false
+	for began := time.Now(); ; {
+		cfg, err := s.givenOn(ctx, c)
+		switch {
+		case errors.Is(err, errNotGiven):
+			if updated {
+				wire.Wait(ctx, removeSettle)
+			}
+			return nil
+		case err != nil:
+			return fmt.Errorf("%s: %w", title, err)
+		case cfg.OptStartTime == nil:
+			return s.deleteOn(ctx, title, c)
+		case cfg.InactiveThreshold != removeAfter:
+			cfg.AckWait, cfg.InactiveThreshold = removeAfter, removeAfter // messages in flight would delay the removal
+			err := s.Ask(ctx, title, s.API("CONSUMER.CREATE."+c.Stream+"."+c.Name), func(ctx context.Context) error {
+				_, err := s.JS.UpdateConsumer(ctx, c.Stream, cfg)
+				return err
+			})
+			if _, now := s.givenOn(ctx, c); err != nil && !errors.Is(now, errNotGiven) {
+				return err
+			}
+			updated = err == nil
+		case time.Since(began) > removeWait:
+			return fmt.Errorf("%s: %w: a producer still takes messages from it; the server removes it after that", title, job.ErrUnknown)
+		case !wire.Wait(ctx, removeAfter):
+			return fmt.Errorf("%s: %w: %w", title, job.ErrUnknown, context.Cause(ctx))
+		}
+	}
+}
+
+// errNotGiven means that a consumer does not exist any more, or that another one has its name.
+var errNotGiven = errors.New("the consumer was removed")
+
+// givenOn reads the configuration of a consumer that OnConsumers returned. If it is gone, the error is
+// errNotGiven.
+func (s *Space) givenOn(ctx context.Context, c core.OnConsumer) (jetstream.ConsumerConfig, error) {
+	found, err := s.consumer(ctx, c.Stream, c.Name)
+	switch {
+	case errors.Is(err, jetstream.ErrConsumerNotFound), errors.Is(err, jetstream.ErrStreamNotFound):
+		return jetstream.ConsumerConfig{}, errNotGiven
+	case err != nil:
+		return jetstream.ConsumerConfig{}, err
+	case !found.CachedInfo().Created.Equal(c.Created):
+		return jetstream.ConsumerConfig{}, errNotGiven
+	}
+	return found.CachedInfo().Config, nil
+}
+
+// deleteOn deletes a consumer. A request that is not answered is repeated, and each one is sent only if
+// the consumer is still the given one.
+func (s *Space) deleteOn(ctx context.Context, title string, c core.OnConsumer) error {
+	err := s.Ask(ctx, title, s.API("CONSUMER.DELETE."+c.Stream+"."+c.Name), func(ctx context.Context) error {
 		found, err := s.JS.Consumer(ctx, c.Stream, c.Name)
 		if err != nil || !found.CachedInfo().Created.Equal(c.Created) {
 			return err
