@@ -93,6 +93,6 @@ try {
     log: (line) => console.error(line),
   });
 } finally {
-  setTimeout(() => process.exit(), 1000).unref(); // close waits for a server that reads nothing
+  setTimeout(() => process.exit(), 1000).unref(); // nc.close may wait for a server that does not answer
   await nc.close();
 }

@@ -36,6 +36,6 @@ try {
     log: (line) => console.error(new Date().toISOString(), line),
   });
 } finally {
-  setTimeout(() => process.exit(), 1000).unref(); // close waits for a server that reads nothing
+  setTimeout(() => process.exit(), 1000).unref(); // nc.close may wait for a server that does not answer
   await nc.close();
 }

@@ -39,7 +39,7 @@ async function worker() {
   const nc = await connect({ servers: flags.server, maxReconnectAttempts: -1, reconnectTimeWait: 250 });
   const log = (line) => console.error(process.pid, line);
   await run(nc, { name: "web", handlers: { digest }, signal: stop.signal, log });
-  setTimeout(() => process.exit(), 1000).unref(); // close waits for a server that reads nothing
+  setTimeout(() => process.exit(), 1000).unref(); // nc.close may wait for a server that does not answer
   await nc.close();
   web.close();
   web.closeAllConnections();

@@ -26,7 +26,8 @@ export function decide(d, v) {
   return v.ownerDead || v.disowned ? takeOver(d, v) : { do: "prove" };
 }
 
-// needsDefinition reports whether the decision about a slot depends on its job's definition. If not, the worker decides even if the definition cannot be read.
+// needsDefinition reports whether the decision about a slot depends on its job's definition. If not, the worker decides
+// even if the definition cannot be read.
 export const needsDefinition = (d, v) => !(v.record && isFinal(v.record)) && !tooOld(d, v) && Boolean(v.record || !(leftOut(d.message) || d.message.refused));
 
 // leftOut reports whether the slot is only recorded and never runs. That holds for every range, even if its

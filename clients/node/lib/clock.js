@@ -20,7 +20,7 @@ export class BrokerClock {
   error(at) { return this.best ? this.best.error + Math.max(at - this.best.at, 0) * drift : Infinity; }
 }
 
-// steady is a clock that nobody can set: that of the process, plus the time for which the machine was suspended.
+// steady is a clock that cannot be set: that of the process, plus the time for which the machine was suspended.
 // uptime counts that time, but some systems have it in whole seconds only. So steady may be up to two seconds late
 // after a suspend, and never early.
 let suspended = uptime() * 1000 - performance.now();

@@ -11,8 +11,8 @@ import { backOff, decodeOf, pause, repeat } from "./store.js";
 const giveUp = 20_000; // ms without an acknowledgement until stored throws; the next delivery publishes again
 
 // follow publishes what follows from the record that is stored at revision. message is that of the slot. entry
-// is its job's definition, or undefined if the job was deleted, or if it is not known. follow throws if the broker does not acknowledge
-// all of it in time.
+// is its job's definition, or undefined if the job was deleted, or if it is not known. follow throws if the broker does
+// not acknowledge all of it in time.
 export async function follow({ store, node, registry }, record, revision, message, { entry, deleted }) {
   const alert = deleted ? undefined : alertOf(record, revision, entry, node.name, store.namespace);
   if (alert && !(await hasAlert(store, node, alert))) await stored(store, alert.subject, { ...alert.headers, "Nats-Expected-Stream": `${store.namespace}_events` }, alert.body);

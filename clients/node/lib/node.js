@@ -134,8 +134,8 @@ export class Node {
     return this.store.write("nodes", this.name, value, this.revision, { node: this.name, signal, trusted });
   }
 
-  // stop writes that the node has stopped, over its own last heartbeat, also if that was not acknowledged. If a slot that it claimed still runs (busy), it writes nothing, and
-  // other nodes wait for the lease.
+  // stop writes that the node has stopped, over its own last heartbeat, also if that was not acknowledged. If a slot that
+  // it claimed still runs (busy), it writes nothing, and other nodes wait for the lease.
   async stop(busy) {
     const trusted = !busy && this.trusted();
     this.end("stopped");
@@ -185,8 +185,8 @@ export class Node {
     return live;
   }
 
-  // dead returns {dead: true}, with fenced if this call has declared the node dead, or {wait: ms}. It declares a node dead if the node's key has not changed for a
-  // lease, with a write at the revision that was seen.
+  // dead returns {dead: true}, with fenced if this call has declared the node dead, or {wait: ms}. It declares a node dead
+  // if the node's key has not changed for a lease, with a write at the revision that was seen.
   async dead(name) {
     checkName("node", name); // a record may have any text there
     if (!this.seen.has(name)) {

@@ -53,7 +53,8 @@ export class Producer {
     return all.filter((at) => at !== undefined).reduce((a, b) => (a === undefined || b < a ? b : a), undefined);
   }
 
-  // contain calls compute unless one of the definitions is broken. If it throws because a schedule cannot be computed, they are.
+  // contain calls compute unless one of the definitions is broken. If compute throws because a schedule cannot be computed,
+  // the definitions count as broken from then on.
   contain(entries, compute) {
     if (entries.some((entry) => this.broken.has(entry))) return;
     try {

@@ -90,7 +90,7 @@ test("a clock that is set makes no slot due, and shows in the distance to the br
   }
 });
 
-test("a clock that nobody can set does not run back, and counts what passes", () => {
+test("a clock that cannot be set does not run back, and counts what passes", () => {
   const first = steady();
   assert.ok(Math.abs(first - uptime() * 1000) < 3000);
   assert.ok(steady() >= first);
