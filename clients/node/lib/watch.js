@@ -1,7 +1,7 @@
 // Following the changes of a bucket. The key-value client of NATS returns times in milliseconds, but the
 // protocol compares nanoseconds. So watch reads the stream of the bucket.
 import { DeliverPolicy, jetstream, jetstreamManager } from "@nats-io/jetstream";
-import { pause, stopWith } from "./store.js";
+import { pause } from "./store.js";
 import { textOf } from "./values.js";
 
 const auditEvery = 30_000; // ms between two audits, plus or minus a quarter
@@ -33,7 +33,9 @@ export async function watch(nc, bucket, signal, { changed, ready, gone, again, s
   }
   seen.created = created;
   const messages = await source.follow(`${prefix}>`), over = new AbortController(), missing = new Set(seen.keys.keys());
-  stopWith(signal, messages);
+  // A signal that lives long must keep no trace of a watch that has ended.
+  signal.addEventListener("abort", () => messages.stop(), { once: true, signal: over.signal });
+  if (signal.aborted) messages.stop();
   const listed = async () => {
     for (const key of missing) {
       if (await source.has(prefix + key)) continue; // the listing of a replica that lags

@@ -1,5 +1,6 @@
 import test from "node:test";
 import assert from "node:assert/strict";
+import { getEventListeners } from "node:events";
 import { Registry } from "../lib/registry.js";
 import { Seen, watch } from "../lib/watch.js";
 
@@ -57,7 +58,7 @@ function follows(t, bucket) {
   })();
   const settle = async () => { for (let n = 0; n < 50; n++) await new Promise((done) => setImmediate(done)); };
   return {
-    settle, end: () => { end.abort(); return running; },
+    settle, listeners: () => getEventListeners(end.signal, "abort").length, end: () => { end.abort(); return running; },
     take: async () => { await settle(); return said.splice(0); },
     elapse: async (ms) => { for (let n = 0; n < ms; n += 500) { t.mock.timers.tick(500); await settle(); } },
   };
@@ -143,4 +144,17 @@ test("registry: a job that was removed without a marker is no job any more", asy
   events.ready(1);
   await registry.listed;
   end.abort();
+});
+
+test("a watch that has ended leaves no listener on the signal", async (t) => {
+  const bucket = new Bucket(), { settle, listeners, end, elapse } = follows(t, bucket);
+  for (const key of ["a", "b", "c"]) bucket.put(key, "1");
+  await settle();
+  const one = listeners();
+  for (const key of ["a", "b"]) {
+    bucket.drop(key);
+    await elapse(50_000);
+  }
+  assert.deepEqual([one, listeners()], [1, 1]);
+  await end();
 });
