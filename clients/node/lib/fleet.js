@@ -7,7 +7,7 @@ import { Invalid, checkName } from "./names.js";
 import { Worker } from "./worker.js";
 import { parseDuration } from "./values.js";
 
-export { Permanent } from "./worker.js";
+export { Permanent } from "./handler.js";
 
 // run takes part in the fleet until the signal aborts, or the connection is closed for good: then it rejects.
 // index.d.ts documents its options.

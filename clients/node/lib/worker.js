@@ -8,6 +8,7 @@ import { follow } from "./follow.js";
 import { Locks } from "./locks.js";
 import { Contradiction, parseMessage } from "./message.js";
 import { Invalid, parseSlot, slotID, slotKey } from "./names.js";
+import { Permanent, delayOf, jsonOf, outputOf, textOf } from "./handler.js";
 import { longest, pause, unlimited } from "./store.js";
 import { decode, parseDuration, rawMember, toMs } from "./values.js";
 
@@ -31,9 +32,6 @@ const until = (signal) => new Promise((done) => {
   if (signal.aborted) done();
   else signal.addEventListener("abort", done, { once: true });
 });
-
-// Permanent is an error without a retry. Any other error may have retryAfter, the ms until the next attempt.
-export class Permanent extends Error {}
 
 export class Worker {
   // handlers are functions async (run) => output, by the names of their jobs. places bounds the handlers that
@@ -420,52 +418,6 @@ export function cancelRequest(text) {
   const name = clean(String(by ?? "")) || "nobody knows";
   return { slot, fence, cause: replaced ? `replaced by ${name}` : `cancelled by ${name}` };
 }
-
-// jsonOf returns the value of a payload. One that is not JSON will not be JSON at the next attempt either.
-function jsonOf(payload) {
-  try {
-    return payload === "" ? undefined : JSON.parse(payload);
-  } catch (err) {
-    throw new Permanent(`the payload is not JSON: ${err.message}`);
-  }
-}
-
-// textOf returns the text of whatever a handler threw, with its causes: that of fetch says no more than "fetch failed".
-// It does not throw, and neither does delayOf, which returns the delay that the error asks for: after an attempt that did
-// not complete, the slot would be claimed again by the same attempt.
-function textOf(err) {
-  try {
-    return causesOf(err, 5).join(": ") || "failed, and did not say why";
-  } catch {
-    return "failed, and did not say why";
-  }
-}
-
-// causesOf returns the texts of an error and of its causes, at most most of them. A cause that the text before it
-// contains is left out. The errors of an AggregateError count as one cause.
-function causesOf(err, most) {
-  if (err === undefined || err === null || most === 0) return [];
-  const text = String(err.message ?? (err instanceof Error ? "" : outputOf(err))), list = Array.isArray(err.errors) ? err.errors.slice(0, 5) : [];
-  const several = list.map((one) => causesOf(one, most - 1).join(": ")).filter(Boolean).join("; ");
-  const rest = [...(several ? [several] : []), ...causesOf(err.cause, most - 1)];
-  return [text, ...rest].filter((each, i, all) => each && !all[i - 1]?.includes(each));
-}
-
-// outputOf returns the text of whatever a handler returned: of an object that has no text of its own, its JSON. It does not
-// throw: the handler has done its work.
-function outputOf(output) {
-  if (output === undefined || output === null) return "";
-  try {
-    if (typeof output === "object" && (Array.isArray(output) || [undefined, Object.prototype.toString].includes(output.toString))) return JSON.stringify(output);
-  } catch {} // such as a circle
-  try {
-    return String(output);
-  } catch {
-    return "";
-  }
-}
-
-const delayOf = (err) => (Number.isFinite(err?.retryAfter) ? Math.min(Math.max(err.retryAfter, 0), 3e12) : undefined); // at most a century
 
 // clean removes characters that cannot be printed, and cuts the name to 256 bytes.
 const clean = (name) => Buffer.from(name.replace(/\p{C}/gu, "")).subarray(0, 256).toString().replace(/\uFFFD+$/, "");

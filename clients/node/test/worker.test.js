@@ -98,7 +98,7 @@ test("an attempt ends once, whatever its handler throws", async () => {
     [Object.create(null), "{}"], [{ status: 500 }, '{"status":500}'], [Object.assign(new Error("later"), { retryAfter: NaN }), "later"],
     [new TypeError("fetch failed", { cause: new Error("connect ECONNREFUSED 127.0.0.1:1") }), "fetch failed: connect ECONNREFUSED 127.0.0.1:1"],
     [new Error("fetch failed", { cause: new AggregateError([new Error("::1 refused"), new Error("127.0.0.1 refused")]) }), "fetch failed: ::1 refused; 127.0.0.1 refused"],
-    [new Error("send: no route", { cause: new Error("no route") }), "send: no route"], [circle, "a circle"], [deep, "1: 2: 3: 4: 5"], [new Error("text", { cause: "a text" }), "text: a text"], [{ get message() { throw new Error("x"); } }, "failed, and did not say why"], [Object.assign(new Error("later"), { retryAfter: Infinity }), "later"],
+    [new Error("send: no route", { cause: new Error("no route") }), "send: no route"], [circle, "a circle"], [deep, "1: 2: 3: 4: 5"], [new Error("text", { cause: "a text" }), "text: a text"], [{ get message() { throw new Error("x"); } }, "failed, and did not say why"], [{ message: "later", get retryAfter() { throw new Error("x"); } }, "later"], [Object.assign(new Error("later"), { retryAfter: Infinity }), "later"],
     [Object.assign(new Error("later"), { retryAfter: "soon" }), "later"],
   ]) {
     let starts = 0;
@@ -305,7 +305,7 @@ test("the outcome of a claim that the ledger lost is written over what it has, u
 test("an attempt succeeds whatever its handler returns", async () => {
   const circle = {};
   circle.self = circle;
-  for (const [returned, output] of [[undefined, undefined], [null, undefined], ["", undefined], [7, "7"], [["a", 1], '["a",1]'], [Object.create(null), "{}"], [Symbol("s"), "Symbol(s)"], [{ sent: 3 }, '{"sent":3}'], [{ n: 1n }, "[object Object]"], [Buffer.from("bytes"), "bytes"], [circle, "[object Object]"]]) {
+  for (const [returned, output] of [[undefined, undefined], [null, undefined], ["", undefined], [7, "7"], [["a", 1], '["a",1]'], [Object.create(null), "{}"], [Symbol("s"), "Symbol(s)"], [{ sent: 3 }, '{"sent":3}'], [{ n: 1n }, "[object Object]"], [{ toJSON() {} }, "[object Object]"], [Buffer.from("bytes"), "bytes"], [circle, "[object Object]"]]) {
     const { worker, written } = fake({ handlers: { j: () => returned } });
     await worker.work(delivery("j:@k"), "key", { controller: new AbortController() });
     assert.deepEqual([written.at(-1).state, written.at(-1).output], ["succeeded", output]);
