@@ -427,6 +427,24 @@ func (b *bench) record(s job.Slot) job.Record {
 	return r
 }
 
+// write stores a record as another program would, and returns its revision.
+func (b *bench) write(r job.Record, revision uint64) uint64 {
+	b.Helper()
+	revision, err := b.ledger.Write(b.Context(), r, revision)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return revision
+}
+
+// hold stores a lock of the job report that only this slot is in.
+func (b *bench) hold(s job.Slot, at time.Time) {
+	b.Helper()
+	if _, err := b.cfg.Locks.Write(b.Context(), core.Lock{Job: "report", Nonce: "x", Holders: []core.LockSlot{{Slot: s, At: at}}}, 0); err != nil {
+		b.Fatal(err)
+	}
+}
+
 func (b *bench) kinds() []job.EventKind {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -161,9 +161,7 @@ func TestWhatFollowsIsSentWhenTheMessageComesAgain(t *testing.T) {
 		b.handle(job.Job{Name: "load", After: []string{"extract"}}, succeed)
 		s := job.NewSlot("extract", time.Now())
 		done := job.Record{Slot: s, Queue: "default", State: job.Succeeded, Attempt: 1, Node: "dead", Finished: time.Now(), Nonce: "dead#2"}
-		if _, err := b.ledger.Write(t.Context(), done, 0); err != nil {
-			t.Fatal(err)
-		}
+		b.write(done, 0)
 		b.queue.add(core.Message{Slot: s, JobRevision: 1, Due: s.At})
 		b.queue.add(core.Message{Slot: s, JobRevision: 1, Due: s.At}) // and once more, when it has followed
 		stop := b.run()

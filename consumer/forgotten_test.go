@@ -64,13 +64,10 @@ func forgotten(t *testing.T, attempts int, holds func() (exchange.HoldsAnswer, e
 	b.node.name = "B"
 	b.handle(job.Job{Name: "report", Retry: job.Retry{Attempts: attempts}}, func(context.Context, job.Run) error { return nil })
 	slot = job.NewSlot("report", time.Now())
-	_, err := b.ledger.Write(t.Context(), job.Record{
+	b.write(job.Record{
 		Slot: slot, Queue: "default", State: job.Running, Node: "A", Nonce: "A#1", Attempt: 1, MaxAttempts: attempts, Due: slot.At,
 		Attempts: []job.Attempt{{Number: 1, Node: "A", Started: time.Now()}},
 	}, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
 	b.cfg.Holds = func(_ context.Context, node string, s job.Slot, claim uint64) (exchange.HoldsAnswer, error) {
 		if node != "A" || s != slot || claim == 0 {
 			t.Errorf("asked %s about %s at %d", node, s, claim)
@@ -193,23 +190,17 @@ func TestProgressNoSlotStaysWithoutAnOutcomePastItsHorizon(t *testing.T) {
 // claimed writes the claim of a node that never completes it.
 func (b *bench) claimed(s job.Slot, node string, attempts int) {
 	b.Helper()
-	_, err := b.ledger.Write(b.Context(), job.Record{
+	b.write(job.Record{
 		Slot: s, Queue: "default", State: job.Running, Node: node, Nonce: node + "#0", Attempt: 1, MaxAttempts: attempts, Due: s.At,
 		Attempts: []job.Attempt{{Number: 1, Node: node, Started: time.Now()}},
 	}, 0)
-	if err != nil {
-		b.Fatal(err)
-	}
 }
 
 func (b *bench) released(s job.Slot) {
 	b.Helper()
-	_, err := b.ledger.Write(b.Context(), job.Record{
+	b.write(job.Record{
 		Slot: s, Queue: "default", State: job.Retrying, Node: "Z", Nonce: "Z#0", MaxAttempts: 3, Due: s.At, RetryAt: time.Now(), Error: "given back before it was started",
 	}, 0)
-	if err != nil {
-		b.Fatal(err)
-	}
 }
 
 // A claim may be released before its handler starts, as when the worker stops. The deadline

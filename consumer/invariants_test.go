@@ -178,9 +178,7 @@ func (b *bench) takeOver(s job.Slot, node string) {
 	}
 	r.Node, r.Attempt, r.Nonce = node, r.Attempt+1, node+"#1"
 	r.Attempts = append(slices.Clone(r.Attempts), job.Attempt{Number: r.Attempt, Node: node, Started: time.Now()})
-	if _, err := b.ledger.Write(b.Context(), r, revision); err != nil {
-		b.Fatal(err)
-	}
+	b.write(r, revision)
 }
 
 // Invariant 6.
@@ -273,9 +271,7 @@ func TestASlotOfADeadNodeIsTakenOverAndOneOfALivingNodeIsNot(t *testing.T) {
 			core.Delivery{Message: core.Message{Slot: slot, JobRevision: 1, Due: slot.At}, Queue: "default", Count: 1, Published: time.Now()},
 			core.View{Now: time.Now(), Self: "B", Horizon: horizon, Handles: true, Entry: entryOf(b, "report")})
 		claim.Record.Nonce = "B#1"
-		if _, err := b.ledger.Write(t.Context(), claim.Record, 0); err != nil {
-			t.Fatal(err)
-		}
+		b.write(claim.Record, 0)
 		stop := b.run()
 		time.Sleep(10 * time.Second)
 		if runs != 0 {

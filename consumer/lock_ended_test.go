@@ -24,13 +24,8 @@ func TestASlotWithAnOutcomeHoldsNothing(t *testing.T) {
 		f := newFleet(t, 1, job.Job{Name: "report", Overlap: job.OverlapSkip}, time.Second)
 		b := f.benches[0]
 		gone := job.NewSlot("report", time.Now().Add(-time.Minute))
-		if _, err := b.ledger.Write(t.Context(), job.Record{Slot: gone, State: job.Succeeded, Nonce: "x"}, 0); err != nil {
-			t.Fatal(err)
-		}
-		held := core.Lock{Job: "report", Nonce: "x", Holders: []core.LockSlot{{Slot: gone, At: gone.At}}}
-		if _, err := b.cfg.Locks.Write(t.Context(), held, 0); err != nil {
-			t.Fatal(err)
-		}
+		b.write(job.Record{Slot: gone, State: job.Succeeded, Nonce: "x"}, 0)
+		b.hold(gone, gone.At)
 		stop := b.run()
 		s := f.publish()
 		b.settled(1)
@@ -60,10 +55,7 @@ func TestASlotThatIsTooOldToRunHoldsNothing(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFleet(t, 1, job.Job{Name: "report", Overlap: job.OverlapSkip}, time.Second)
 				b, at := f.benches[0], time.Now().Add(-c.age)
-				held := core.Lock{Job: "report", Nonce: "x", Holders: []core.LockSlot{{Slot: c.slot(at), At: at}}}
-				if _, err := b.cfg.Locks.Write(t.Context(), held, 0); err != nil {
-					t.Fatal(err)
-				}
+				b.hold(c.slot(at), at)
 				stop := b.run()
 				s := f.publish()
 				b.settled(1)
@@ -136,9 +128,7 @@ func TestASecondCopyOfAnEndedSlotBlocksNoSlot(t *testing.T) {
 		f := newFleet(t, 1, job.Job{Name: "report", Overlap: job.OverlapSkip}, time.Second)
 		b := f.benches[0]
 		gone := job.NewSlot("report", time.Now().Add(-time.Minute))
-		if _, err := b.ledger.Write(t.Context(), job.Record{Slot: gone, State: job.Succeeded, Nonce: "x"}, 0); err != nil {
-			t.Fatal(err)
-		}
+		b.write(job.Record{Slot: gone, State: job.Succeeded, Nonce: "x"}, 0)
 		claiming, answer := make(chan struct{}), make(chan struct{})
 		b.ledger.before = func(r job.Record, _ uint64) error {
 			if r.Slot == gone {
@@ -181,10 +171,7 @@ func TestAReopenedSlotStaysInItsLockWhenOthersSawItEnd(t *testing.T) {
 				a, b := f.benches[0], f.benches[1]
 				s := job.NewSlot("report", time.Now().Add(-time.Minute))
 				ended := job.Record{Slot: s, State: job.Failed, Attempt: 1, MaxAttempts: 1, Attempts: []job.Attempt{{Number: 1}}, Nonce: "x"}
-				revision, err := a.ledger.Write(t.Context(), ended, 0)
-				if err != nil {
-					t.Fatal(err)
-				}
+				revision := a.write(ended, 0)
 				locks := a.cfg.Locks
 				held := core.Lock{Job: "report", Nonce: "x", Holders: []core.LockSlot{{Slot: s, At: s.At}}}
 				at, err := locks.Write(t.Context(), held, 0)
@@ -203,9 +190,7 @@ func TestAReopenedSlotStaysInItsLockWhenOthersSawItEnd(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				if _, err := a.ledger.Write(t.Context(), core.Reopen(ended, "alice", 1, time.Now()), revision); err != nil {
-					t.Fatal(err)
-				}
+				a.write(core.Reopen(ended, "alice", 1, time.Now()), revision)
 				m := core.Message{Slot: s, JobRevision: 1, Due: s.At}
 				if c.backfill {
 					m.Backfill, m.Offer = true, 1000
@@ -248,9 +233,7 @@ func TestAWorkerThatIsSlowToLeaveDoesNotLeaveForAReopenedSlot(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := a.ledger.Write(t.Context(), core.Reopen(a.record(s), "alice", 1, time.Now()), revision); err != nil {
-			t.Fatal(err)
-		}
+		a.write(core.Reopen(a.record(s), "alice", 1, time.Now()), revision)
 		b.queue.add(core.Message{Slot: s, JobRevision: 1, Due: s.At, Backfill: true, Offer: 1000})
 		time.Sleep(time.Second)
 		newer := b.publish("report")
@@ -275,10 +258,7 @@ func TestASlotThatLostItsClaimAsksItsLockAgain(t *testing.T) {
 		b := f.benches[0]
 		other := job.NewSlot("report", time.Now().Add(-time.Minute))
 		running := job.Record{Slot: other, State: job.Running, Node: "B", Attempt: 1, MaxAttempts: 1, Nonce: "x"}
-		fence, err := b.ledger.Write(t.Context(), running, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		fence := b.write(running, 0)
 		var once sync.Once
 		b.ledger.before = func(r job.Record, _ uint64) error {
 			once.Do(func() {
@@ -320,9 +300,7 @@ func TestASecondCopyOfAnEndedSlotReplacesNoSlot(t *testing.T) {
 		f := newFleet(t, 1, job.Job{Name: "report", Overlap: job.OverlapReplace}, 3*time.Second)
 		b := f.benches[0]
 		ended := job.NewSlot("report", time.Now())
-		if _, err := b.ledger.Write(t.Context(), job.Record{Slot: ended, State: job.Succeeded, Nonce: "x"}, 0); err != nil {
-			t.Fatal(err)
-		}
+		b.write(job.Record{Slot: ended, State: job.Succeeded, Nonce: "x"}, 0)
 		stop := b.run()
 		triggered := job.Slot{Job: "report", Token: "x"}
 		b.queue.add(core.Message{Slot: triggered, JobRevision: 1})
@@ -345,19 +323,11 @@ func TestARetryOfADeletedJobWaitsForTheSlotsInTheLock(t *testing.T) {
 		b := f.benches[0]
 		other := job.NewSlot("report", time.Now().Add(-time.Minute))
 		running := job.Record{Slot: other, State: job.Running, Node: "B", Attempt: 1, MaxAttempts: 3, Nonce: "x"}
-		revision, err := b.ledger.Write(t.Context(), running, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		held := core.Lock{Job: "report", Nonce: "x", Holders: []core.LockSlot{{Slot: other, At: other.At}}}
-		if _, err := b.cfg.Locks.Write(t.Context(), held, 0); err != nil {
-			t.Fatal(err)
-		}
+		revision := b.write(running, 0)
+		b.hold(other, other.At)
 		s := job.NewSlot("report", time.Now())
 		retrying := job.Record{Slot: s, State: job.Retrying, Attempt: 1, MaxAttempts: 3, Nonce: "x", RetryAt: time.Now(), Attempts: []job.Attempt{{Number: 1, Node: "B"}}}
-		if _, err := b.ledger.Write(t.Context(), retrying, 0); err != nil {
-			t.Fatal(err)
-		}
+		b.write(retrying, 0)
 		delete(b.registry, "report")
 		stop := b.run()
 		b.publish("report")
@@ -366,9 +336,7 @@ func TestARetryOfADeletedJobWaitsForTheSlotsInTheLock(t *testing.T) {
 			t.Errorf("it ran beside the other: %q", said)
 		}
 		running.State, running.Nonce = job.Succeeded, "y"
-		if _, err := b.ledger.Write(t.Context(), running, revision); err != nil {
-			t.Fatal(err)
-		}
+		b.write(running, revision)
 		b.settled(1)
 		_ = stop()
 		f.want(s, job.Succeeded, "")

@@ -149,9 +149,7 @@ func TestAShortSlotThatIsReopenedStaysInItsLockWhenOthersSawItEnd(t *testing.T) 
 					newer = publish()
 					<-locks.reached
 				}
-				if _, err := a.ledger.Write(t.Context(), core.Reopen(ended, "alice", 1, time.Now()), revision); err != nil {
-					t.Fatal(err)
-				}
+				a.write(core.Reopen(ended, "alice", 1, time.Now()), revision)
 				b.queue.add(core.Message{Slot: s, JobRevision: 1, Due: s.At, Backfill: true, Offer: 1000})
 				time.Sleep(time.Second)
 				if c.between {

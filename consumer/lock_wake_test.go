@@ -18,14 +18,8 @@ import (
 func (b *bench) runningHolder() (end func()) {
 	b.Helper()
 	held := job.NewSlot("report", time.Now().Add(-time.Minute))
-	revision, err := b.ledger.Write(b.Context(), job.Record{Slot: held, State: job.Running, Node: "Z", Attempt: 1, Nonce: "x"}, 0)
-	if err != nil {
-		b.Fatal(err)
-	}
-	lock := core.Lock{Job: "report", Nonce: "x", Holders: []core.LockSlot{{Slot: held, At: held.At}}}
-	if _, err := b.cfg.Locks.Write(b.Context(), lock, 0); err != nil {
-		b.Fatal(err)
-	}
+	revision := b.write(job.Record{Slot: held, State: job.Running, Node: "Z", Attempt: 1, Nonce: "x"}, 0)
+	b.hold(held, held.At)
 	return func() {
 		if _, err := b.ledger.Write(b.Context(), job.Record{Slot: held, State: job.Succeeded, Attempt: 1, Nonce: "y"}, revision); err != nil {
 			b.Error(err)

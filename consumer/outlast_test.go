@@ -152,9 +152,7 @@ func TestAClaimThatTheLedgerLostIsWrittenAgain(t *testing.T) {
 func (b *bench) restore(r job.Record) {
 	b.Helper()
 	r.Nonce += "r"
-	if _, err := b.ledger.Write(b.Context(), r, 0); err != nil {
-		b.Fatal(err)
-	}
+	b.write(r, 0)
 }
 
 // The slots of a burst are claimed ahead of short handlers. No claim is released.

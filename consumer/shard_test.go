@@ -87,9 +87,7 @@ func TestAShardThatComesAgainConcludesItsSlot(t *testing.T) {
 			{Slot: slot, State: job.Running, Shards: 2}, {Slot: slot.WithShard(1, 2), State: job.Succeeded}, {Slot: slot.WithShard(2, 2), State: job.Succeeded},
 		} {
 			r.Nonce = r.Slot.ID()
-			if _, err := b.ledger.Write(t.Context(), r, 0); err != nil {
-				t.Fatal(err)
-			}
+			b.write(r, 0)
 		}
 		stop := b.run()
 		b.queue.add(core.Message{Slot: slot.WithShard(2, 2), JobRevision: 1, Due: slot.At})

@@ -3,7 +3,6 @@
 package producer
 
 import (
-	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,9 +14,7 @@ func TestCancelAtAnyMomentLeavesNothingBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBroker(t)
 		b.setAnswer(faulty(3))
-		for i := range 50 {
-			b.apply(every(fmt.Sprint("job", i), "* * * * * *", ""))
-		}
+		b.applyEach(50, "")
 		for i := range 100 {
 			p := b.start()
 			advance(time.Duration(i*i) * time.Millisecond)

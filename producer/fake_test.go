@@ -80,6 +80,13 @@ func (b *broker) apply(def job.Job) plans.Entry {
 	})
 }
 
+// applyEach upserts n jobs that have a slot each second: job0, job1, ...
+func (b *broker) applyEach(n int, policy job.CatchUpPolicy) {
+	for i := range n {
+		b.apply(every(fmt.Sprint("job", i), "* * * * * *", policy))
+	}
+}
+
 func (b *broker) pause(name string) plans.Entry {
 	return b.edit(name, func(old *plans.Entry) (plans.Definition, bool) { return plans.Pause(*old, "test") })
 }

@@ -79,9 +79,7 @@ func TestFalseAnnouncementsDelayNoSlot(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := newBroker(t)
 				start := time.Now()
-				for i := range 20 {
-					b.apply(every(fmt.Sprint("job", i), "* * * * * *", job.CatchUpAll))
-				}
+				b.applyEach(20, job.CatchUpAll)
 				var all []*running
 				for range 3 {
 					all = append(all, b.member(vouching("n001", "n002", "n003")))
@@ -172,9 +170,7 @@ func TestFalseProducersWithLiveRecordsLoseNoSlot(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := newBroker(t)
 				start := time.Now()
-				for i := range 20 {
-					b.apply(every(fmt.Sprint("job", i), "* * * * * *", job.CatchUpLatest))
-				}
+				b.applyEach(20, job.CatchUpLatest)
 				var log syncBuffer
 				logged := func(c *Config, _ *view) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) }
 				liars := []string{"a0", "a1", "a2", "a3", "a4"}
@@ -206,9 +202,7 @@ func TestAuditAfterAQuickReconnectAccusesNoProducer(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBroker(t)
-		for i := range 20 {
-			b.apply(every(fmt.Sprint("job", i), "* * * * * *", job.CatchUpAll))
-		}
+		b.applyEach(20, job.CatchUpAll)
 		var log syncBuffer
 		var all []*running
 		for range maxActive + 1 {
@@ -232,9 +226,7 @@ func TestFalseProducerAmongOthersIsDetected(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBroker(t)
-		for i := range 20 {
-			b.apply(every(fmt.Sprint("job", i), "* * * * * *", job.CatchUpAll))
-		}
+		b.applyEach(20, job.CatchUpAll)
 		var log syncBuffer
 		logged := func(c *Config, _ *view) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) }
 		members := []string{"n000", "n001", "n002", "n003"}
@@ -280,9 +272,7 @@ func TestRestingProducerCostsAReadAndAFoldedPublicationEveryHalfMinute(t *testin
 	synctest.Test(t, func(t *testing.T) {
 		b := newBroker(t)
 		start := time.Now()
-		for i := range 20 {
-			b.apply(every(fmt.Sprint("job", i), "* * * * * *", job.CatchUpAll))
-		}
+		b.applyEach(20, job.CatchUpAll)
 		var log syncBuffer
 		var all []*running
 		for range maxActive + 1 {
@@ -331,9 +321,7 @@ func TestSlotsDroppedForAFalseAnnouncementReachTheSweep(t *testing.T) {
 				handed[m.Slot.ID()] = true
 			}
 		}
-		for i := range 20 {
-			b.apply(every(fmt.Sprint("job", i), "* * * * * *", job.CatchUpAll))
-		}
+		b.applyEach(20, job.CatchUpAll)
 		one, two := b.member(note), b.member(note)
 		advance(3*time.Second + 500*time.Millisecond)
 		stop := b.impostor(func(a exchange.Announcement) []exchange.Announcement {
@@ -376,9 +364,7 @@ func TestAnnouncementOfSlotsNotYetDueIsIgnored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBroker(t)
 		start := time.Now()
-		for i := range 20 {
-			b.apply(every(fmt.Sprint("job", i), "* * * * * *", job.CatchUpAll))
-		}
+		b.applyEach(20, job.CatchUpAll)
 		var log bytes.Buffer
 		logged := func(c *Config, _ *view) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) }
 		one, two := b.member(logged), b.member()

@@ -2,7 +2,6 @@ package producer
 
 import (
 	"errors"
-	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,9 +17,7 @@ func TestPublishesEverySlotAtItsInstant(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBroker(t)
-		for i := range 100 {
-			b.apply(every(fmt.Sprint("job", i), "* * * * * *", ""))
-		}
+		b.applyEach(100, "")
 		start := time.Now()
 		p := b.start()
 		advance(time.Minute + 100*time.Millisecond)

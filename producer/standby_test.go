@@ -16,9 +16,7 @@ import (
 
 // crowd starts members and waits until they share the jobs, which have a slot each second.
 func crowd(b *broker, members, jobs int) (all []*running) {
-	for i := range jobs {
-		b.apply(every(fmt.Sprint("job", i), "* * * * * *", job.CatchUpAll))
-	}
+	b.applyEach(jobs, job.CatchUpAll)
 	for range members {
 		all = append(all, b.member(unaudited))
 	}

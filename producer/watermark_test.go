@@ -138,9 +138,7 @@ func TestWatermarkIsWrittenOnceASecondAtMost(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBroker(t)
-		for i := range 20 {
-			b.apply(every(fmt.Sprint("job", i), "* * * * * *", ""))
-		}
+		b.applyEach(20, "")
 		var fleet []*running
 		for range 5 {
 			fleet = append(fleet, b.start())
