@@ -23,15 +23,12 @@ type triggered struct {
 func (r *triggered) handle(t *testing.T, s *cronce.Scheduler) {
 	t.Helper()
 	j := job.Job{Name: "invoice", Schedule: "@at 2100-01-01T00:00:00Z", Payload: json.RawMessage(`"own"`)}
-	err := s.Handle(j, func(_ context.Context, run job.Run) error {
+	handle(t, s, j, func(_ context.Context, run job.Run) error {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.runs = append(r.runs, run)
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 func (r *triggered) wait(t *testing.T, n int) []job.Run {

@@ -40,6 +40,14 @@ func scheduler(t *testing.T, srv *natstest.Server, options ...cronce.Option) (*c
 	return s, nc
 }
 
+// handle adds a job and its handler.
+func handle(t *testing.T, s *cronce.Scheduler, j job.Job, h job.Handler) {
+	t.Helper()
+	if err := s.Handle(j, h); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // running starts Run; stop ends it and fails the test if it fails.
 func running(t *testing.T, s *cronce.Scheduler) (stop func()) {
 	t.Helper()
@@ -64,7 +72,7 @@ func TestReplicasRunEachSlotOnce(t *testing.T) {
 	enough := make(chan struct{})
 	for range 4 {
 		s, _ := scheduler(t, srv)
-		err := s.Handle(everySecond("report"), func(_ context.Context, run job.Run) error {
+		handle(t, s, everySecond("report"), func(_ context.Context, run job.Run) error {
 			mu.Lock()
 			defer mu.Unlock()
 			if starts[run.Slot.ID()]++; len(starts) == 4 && starts[run.Slot.ID()] == 1 {
@@ -72,9 +80,6 @@ func TestReplicasRunEachSlotOnce(t *testing.T) {
 			}
 			return nil
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
 		running(t, s)
 	}
 	select {
@@ -117,9 +122,7 @@ func TestWorkersShareTheWork(t *testing.T) {
 	for range 2 {
 		s, _ := scheduler(t, srv, cronce.WithConcurrency(4))
 		for i := range jobs {
-			if err := s.Handle(everySecond(fmt.Sprint("job", i)), handler); err != nil {
-				t.Fatal(err)
-			}
+			handle(t, s, everySecond(fmt.Sprint("job", i)), handler)
 		}
 		running(t, s)
 	}
@@ -146,16 +149,13 @@ func TestNamespacesKeepSameNamedJobsApart(t *testing.T) {
 	ran := make(chan string, 100)
 	for _, namespace := range []string{"shop", "bank"} {
 		s, _ := scheduler(t, srv, cronce.WithNamespace(namespace))
-		err := s.Handle(everySecond("report"), func(_ context.Context, run job.Run) error {
+		handle(t, s, everySecond("report"), func(_ context.Context, run job.Run) error {
 			if run.Namespace != namespace {
 				t.Errorf("the handler of %s got a slot of %s", namespace, run.Namespace)
 			}
 			ran <- namespace
 			return nil
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
 		running(t, s)
 	}
 	waitFor := map[string]bool{"shop": true, "bank": true}
@@ -174,9 +174,7 @@ func TestDomainIsWorkedInFromOutside(t *testing.T) {
 	srv := natstest.Run(t, func(o *server.Options) { o.JetStreamDomain = "hub" })
 	s, _ := scheduler(t, srv, cronce.WithDomain("hub"))
 	ran := make(chan job.Run, 100)
-	if err := s.Handle(everySecond("tick"), func(_ context.Context, run job.Run) error { ran <- run; return nil }); err != nil {
-		t.Fatal(err)
-	}
+	handle(t, s, everySecond("tick"), func(_ context.Context, run job.Run) error { ran <- run; return nil })
 	defer running(t, s)()
 	select {
 	case <-ran:
@@ -193,9 +191,7 @@ func TestRunReturnsAnErrorWhenTheConnectionIsClosedForGood(t *testing.T) {
 	t.Parallel()
 	srv := natstest.Run(t)
 	s, nc := scheduler(t, srv)
-	if err := s.Handle(everySecond("report"), nothing); err != nil {
-		t.Fatal(err)
-	}
+	handle(t, s, everySecond("report"), nothing)
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(t.Context()) }()
 	nc.Close()
@@ -214,10 +210,7 @@ func TestRunGoesOnWhenTheBrokerIsBack(t *testing.T) {
 	srv := natstest.Run(t)
 	s, _ := scheduler(t, srv)
 	ran := make(chan job.Slot, 1000)
-	err := s.Handle(everySecond("report"), func(_ context.Context, run job.Run) error { ran <- run.Slot; return nil })
-	if err != nil {
-		t.Fatal(err)
-	}
+	handle(t, s, everySecond("report"), func(_ context.Context, run job.Run) error { ran <- run.Slot; return nil })
 	running(t, s)
 	next(t, ran)
 	srv.Restart()
@@ -242,9 +235,7 @@ func TestHandleRefusesWhatItCannotRun(t *testing.T) {
 	t.Parallel()
 	srv := natstest.Run(t)
 	s, _ := scheduler(t, srv)
-	if err := s.Handle(everySecond("report"), nothing); err != nil {
-		t.Fatal(err)
-	}
+	handle(t, s, everySecond("report"), nothing)
 	for name, c := range map[string]struct {
 		job     job.Job
 		handler job.Handler

@@ -115,9 +115,7 @@ func TestWithPriorityIsThePriorityOfTheWorker(t *testing.T) {
 	t.Parallel()
 	srv := natstest.Run(t)
 	s, _ := scheduler(t, srv, cronce.WithPriority(5))
-	if err := s.Handle(someday("report"), nothing); err != nil {
-		t.Fatal(err)
-	}
+	handle(t, s, someday("report"), nothing)
 	defer running(t, s)()
 	store := stored(t, srv)
 	natstest.Eventually(t, "a node of priority 5", func() bool { return liveNode(t, store).Priority == 5 })
@@ -148,17 +146,13 @@ func TestHandleAfterRunBeginsTheJobAndItsQueue(t *testing.T) {
 	t.Parallel()
 	srv := natstest.Run(t)
 	s, _ := scheduler(t, srv)
-	if err := s.Handle(everySecond("first"), nothing); err != nil {
-		t.Fatal(err)
-	}
+	handle(t, s, everySecond("first"), nothing)
 	stop := running(t, s)
 	natstest.Eventually(t, "the replica to be ready", func() bool { return s.Ready() == nil })
 	ran := make(chan job.Run, 100)
 	late := everySecond("late")
 	late.Queue = "reports"
-	if err := s.Handle(late, func(_ context.Context, run job.Run) error { ran <- run; return nil }); err != nil {
-		t.Fatal(err)
-	}
+	handle(t, s, late, func(_ context.Context, run job.Run) error { ran <- run; return nil })
 	if err := s.Handle(late, nothing); !errors.Is(err, job.ErrInvalid) {
 		t.Errorf("a second handler: %v", err)
 	}
@@ -187,14 +181,11 @@ func TestHandleMakesAWorkerOfAReplicaThatBeganWithoutJobs(t *testing.T) {
 	running(t, s)
 	natstest.Eventually(t, "the replica to be ready", func() bool { return s.Ready() == nil })
 	began := make(chan struct{}, 1)
-	err := s.Handle(someday("report"), func(ctx context.Context, _ job.Run) error {
+	handle(t, s, someday("report"), func(ctx context.Context, _ job.Run) error {
 		began <- struct{}{}
 		<-ctx.Done()
 		return context.Cause(ctx)
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	slot := trigger(t, s, "report", "")
 	wait(t, began, "the slot to start")
 	// The node answers requests about its claims.
@@ -255,9 +246,7 @@ func TestRemoveLetsARunningSlotEndAndKeepsTheRegistrysEntry(t *testing.T) {
 	if _, _, err := store.Ledger().Read(t.Context(), second); !errors.Is(err, job.ErrNotFound) || len(began) > 0 {
 		t.Errorf("the slot after Remove has a record: %v", err)
 	}
-	if err := s.Handle(report, handler); err != nil {
-		t.Fatal(err)
-	}
+	handle(t, s, report, handler)
 	if r := outcome(t, store, second); r.State != job.Succeeded {
 		t.Errorf("after Handle the slot that waited is %s: %s", r.State, r.Error)
 	}
@@ -283,18 +272,14 @@ func TestHandleBringsAnEarlierDefinitionBackIfItReplacesAnotherOne(t *testing.T)
 				t.Fatal(err)
 			}
 		}
-		if err := s.Handle(job.Job{Name: "sync", Schedule: at}, nothing); err != nil {
-			t.Fatal(err)
-		}
+		handle(t, s, job.Job{Name: "sync", Schedule: at}, nothing)
 		schedule(at)
 	}
 
 	old, _ := scheduler(t, srv)
 	running(t, old)
 	for range 2 { // the same definition again is no edit
-		if err := old.Handle(job.Job{Name: "sync", Schedule: "@hourly"}, nothing); err != nil {
-			t.Fatal(err)
-		}
+		handle(t, old, job.Job{Name: "sync", Schedule: "@hourly"}, nothing)
 		if _, err := old.Trigger(t.Context(), "sync", cronce.TriggerOptions{}); err != nil { // it waits for the registry
 			t.Fatal(err)
 		}
@@ -318,9 +303,7 @@ func TestHandleRevertsNoLaterEditOfAnotherProgram(t *testing.T) {
 	}
 	handle := func(s *cronce.Scheduler, at string) {
 		t.Helper()
-		if err := s.Handle(job.Job{Name: "sync", Schedule: at}, nothing); err != nil {
-			t.Fatal(err)
-		}
+		handle(t, s, job.Job{Name: "sync", Schedule: at}, nothing)
 		if _, err := s.Trigger(t.Context(), "sync", cronce.TriggerOptions{}); err != nil { // it waits for the registry
 			t.Fatal(err)
 		}
@@ -363,17 +346,13 @@ func TestHandleWritesEachEditOnceAlthoughAnotherJobIsRefused(t *testing.T) {
 	}
 	sync := func(s *cronce.Scheduler, at string) {
 		t.Helper()
-		if err := s.Handle(job.Job{Name: "sync", Schedule: at}, nothing); err != nil {
-			t.Fatal(err)
-		}
+		handle(t, s, job.Job{Name: "sync", Schedule: at}, nothing)
 		natstest.Eventually(t, "the schedule "+at+" in the registry", func() bool { return schedule() == at })
 	}
 	refused := func(at string) {
 		t.Helper()
 		large := job.Job{Name: "large", Schedule: at, Payload: []byte(`"` + strings.Repeat("x", 80<<10) + `"`)}
-		if err := s.Handle(large, nothing); err != nil {
-			t.Fatal(err)
-		}
+		handle(t, s, large, nothing)
 	}
 	remove := func(name string) {
 		t.Helper()
@@ -445,9 +424,7 @@ func TestHandleDoesNotWaitForTheBroker(t *testing.T) {
 	t.Parallel()
 	srv := natstest.Run(t)
 	s, _ := scheduler(t, srv)
-	if err := s.Handle(everySecond("first"), nothing); err != nil {
-		t.Fatal(err)
-	}
+	handle(t, s, everySecond("first"), nothing)
 	running(t, s)
 	natstest.Eventually(t, "the replica to be ready", func() bool { return s.Ready() == nil })
 	srv.Stop()
@@ -488,9 +465,7 @@ func TestQueueConcurrencyBoundsOneQueue(t *testing.T) {
 	for _, queue := range []string{"narrow", "wide"} {
 		j := someday(queue)
 		j.Queue, j.Overlap = queue, job.OverlapAllow
-		if err := s.Handle(j, handler); err != nil {
-			t.Fatal(err)
-		}
+		handle(t, s, j, handler)
 	}
 	running(t, s)
 	var slots []job.Slot
@@ -518,18 +493,14 @@ func TestTriggerWaitsForAJobThatHandleHasJustAdded(t *testing.T) {
 	natstest.Eventually(t, "the replica to be ready", func() bool { return s.Ready() == nil })
 	for i := range 20 {
 		name := fmt.Sprint("job", i)
-		if err := s.Handle(someday(name), nothing); err != nil {
-			t.Fatal(err)
-		}
+		handle(t, s, someday(name), nothing)
 		run, err := s.Trigger(t.Context(), name, cronce.TriggerOptions{})
 		if err != nil || run.Slot.Job != name {
 			t.Fatalf("%+v, %v", run, err)
 		}
 	}
 	srv.Stop()
-	if err := s.Handle(someday("away"), nothing); err != nil {
-		t.Fatal(err)
-	}
+	handle(t, s, someday("away"), nothing)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	if _, err := s.Trigger(ctx, "away", cronce.TriggerOptions{}); !errors.Is(err, context.DeadlineExceeded) {

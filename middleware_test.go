@@ -137,15 +137,12 @@ func TestErrorHookIsCalledOnceForEachFailedAttempt(t *testing.T) {
 	failed := make(chan job.Failure, 10)
 	s, _ := scheduler(t, srv, cronce.WithErrorHook(func(f job.Failure) { failed <- f }))
 	retry := job.Retry{Attempts: 2, Backoff: time.Millisecond, MaxBackoff: time.Millisecond}
-	err := s.Handle(job.Job{Name: "report", Schedule: "@yearly", Retry: retry}, func(_ context.Context, run job.Run) error {
+	handle(t, s, job.Job{Name: "report", Schedule: "@yearly", Retry: retry}, func(_ context.Context, run job.Run) error {
 		if run.Attempt == 1 {
 			return errors.New("no paper")
 		}
 		panic("on fire")
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	stop := running(t, s)
 	slot := trigger(t, s, "report", "")
 	outcome(t, stored(t, srv), slot)
@@ -180,12 +177,9 @@ func TestAHookThatMisbehavesHurtsNoSlot(t *testing.T) {
 			var calls atomic.Int64
 			release := make(chan struct{})
 			s, _ := scheduler(t, srv, cronce.WithErrorHook(func(job.Failure) { hook(calls.Add(1), release) }), cronce.WithConcurrency(1))
-			err := s.Handle(job.Job{Name: "report", Schedule: "@yearly", Overlap: job.OverlapAllow}, func(context.Context, job.Run) error {
+			handle(t, s, job.Job{Name: "report", Schedule: "@yearly", Overlap: job.OverlapAllow}, func(context.Context, job.Run) error {
 				return job.Permanent(errors.New("no paper"))
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
 			stop := running(t, s)
 			store := stored(t, srv)
 			const n = 5

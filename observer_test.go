@@ -29,9 +29,7 @@ func TestStatsAreThoseOfTheReplicaThatRuns(t *testing.T) {
 	o := follower{stats: make(chan func() cronce.Stats, 1)}
 	s, _ := scheduler(t, natstest.Run(t), cronce.WithObserver(o))
 	ran := make(chan job.Run, 100)
-	if err := s.Handle(everySecond("tick"), func(_ context.Context, run job.Run) error { ran <- run; return nil }); err != nil {
-		t.Fatal(err)
-	}
+	handle(t, s, everySecond("tick"), func(_ context.Context, run job.Run) error { ran <- run; return nil })
 	if got := s.Stats(); !reflect.DeepEqual(got, cronce.Stats{}) {
 		t.Errorf("before Run: %+v", got)
 	}
@@ -67,9 +65,7 @@ func TestReadyNamesWhatTheLoginMayNotDo(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := r.Handle(job.Job{Name: "hello", Schedule: "@hourly"}, func(context.Context, job.Run) error { return nil }); err != nil {
-				t.Fatal(err)
-			}
+			handle(t, r, job.Job{Name: "hello", Schedule: "@hourly"}, func(context.Context, job.Run) error { return nil })
 			ctx, cancel := context.WithCancel(t.Context())
 			ended := make(chan error, 1)
 			go func() { ended <- r.Run(ctx) }()

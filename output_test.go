@@ -21,7 +21,7 @@ func TestTailFollowsASlotToItsOutcome(t *testing.T) {
 	srv := natstest.Run(t)
 	s, _ := scheduler(t, srv)
 	step := make(chan string)
-	err := s.Handle(job.Job{Name: "report", Schedule: job.OnDemand, Retry: job.Retry{Attempts: 2, Backoff: 10 * time.Millisecond}}, func(ctx context.Context, run job.Run) error {
+	handle(t, s, job.Job{Name: "report", Schedule: job.OnDemand, Retry: job.Retry{Attempts: 2, Backoff: 10 * time.Millisecond}}, func(ctx context.Context, run job.Run) error {
 		fmt.Fprintf(run.Output, "attempt %d\n", run.Attempt)
 		run.Progress(run.Attempt, 7, "orders")
 		for {
@@ -39,9 +39,6 @@ func TestTailFollowsASlotToItsOutcome(t *testing.T) {
 			}
 		}
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	running(t, s)
 	ctx, cancel := context.WithTimeout(t.Context(), natstest.Patience)
 	defer cancel()
@@ -145,7 +142,7 @@ func TestTailHasTheEndOfABurst(t *testing.T) {
 	s, _ := scheduler(t, srv)
 	followed := make(chan struct{}, 2)
 	const size = 10 << 20
-	err := s.Handle(job.Job{Name: "report", Schedule: job.OnDemand, Retry: job.Retry{Attempts: 2, Backoff: time.Millisecond}}, func(ctx context.Context, run job.Run) error {
+	handle(t, s, job.Job{Name: "report", Schedule: job.OnDemand, Retry: job.Retry{Attempts: 2, Backoff: time.Millisecond}}, func(ctx context.Context, run job.Run) error {
 		fmt.Fprintf(run.Output, "begun %d\n", run.Attempt)
 		select {
 		case <-followed:
@@ -155,9 +152,6 @@ func TestTailHasTheEndOfABurst(t *testing.T) {
 		fmt.Fprintf(run.Output, "the end of %d", run.Attempt)
 		panic("boom")
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	running(t, s)
 	ctx, cancel := context.WithTimeout(t.Context(), natstest.Patience)
 	defer cancel()

@@ -26,13 +26,10 @@ func TestHandlersContextIsInTheTraceOfItsSlot(t *testing.T) {
 	}
 	runs := make(chan ran, 100)
 	for _, j := range []job.Job{everySecond("tick"), {Name: "invoice", Schedule: "@at 2100-01-01T00:00:00Z"}} {
-		err := s.Handle(j, func(ctx context.Context, run job.Run) error {
+		handle(t, s, j, func(ctx context.Context, run job.Run) error {
 			runs <- ran{run.Slot, trace.SpanContextFromContext(ctx)}
 			return nil
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
 	}
 	running(t, s)
 	first := <-runs
