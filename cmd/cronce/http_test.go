@@ -121,9 +121,7 @@ func TestRunServesTheAPIAndMetricsOnOneAddress(t *testing.T) {
 	if status, body := get(t, "POST", url+"/api/v1/jobs/hello:pause"); status != 200 {
 		t.Errorf("pause: %d %s", status, body)
 	}
-	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	send(t, cmd, syscall.SIGTERM)
 	<-read
 	if err := cmd.Wait(); err != nil {
 		t.Errorf("after TERM: %v\n%s", err, &text)
@@ -175,9 +173,7 @@ func TestUIServesAFleetUntilTerm(t *testing.T) {
 	if _, body := get(t, "GET", said.URL+"/api/v1/jobs/report", "Authorization", bearer); !strings.Contains(body, `"node":"alice"`) {
 		t.Errorf("the job does not name its author: %s", body)
 	}
-	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	send(t, cmd, syscall.SIGTERM)
 	if err := cmd.Wait(); err != nil {
 		t.Errorf("after TERM: %v\n%s", err, &log)
 	}
@@ -215,9 +211,7 @@ func TestUIWaitsUntilTheNamespaceExists(t *testing.T) {
 	if status, body := get(t, "GET", "http://"+listen+"/api/v1/jobs"); status != 200 {
 		t.Errorf("jobs: %d %s", status, body)
 	}
-	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	send(t, cmd, syscall.SIGTERM)
 	if err := cmd.Wait(); err != nil {
 		t.Errorf("after TERM: %v\n%s", err, &log)
 	}
@@ -265,9 +259,7 @@ func TestUIWaitsForItsServerAndSaysSo(t *testing.T) {
 		w, body := page()
 		return w.StatusCode == 200 && w.Header.Get("Refresh") == "" && strings.Contains(body, "<title>Jobs")
 	})
-	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	send(t, cmd, syscall.SIGTERM)
 	if err := cmd.Wait(); err != nil {
 		t.Errorf("after TERM: %v\n%s", err, &log)
 	}

@@ -37,9 +37,7 @@ func TestWatchOrdersPrintsThoseThatAreKept(t *testing.T) {
 			t.Errorf("got %s, want %s", lines.Text(), want)
 		}
 	}
-	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	send(t, cmd, syscall.SIGTERM)
 	if err := cmd.Wait(); err != nil {
 		t.Error(err)
 	}

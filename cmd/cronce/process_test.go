@@ -56,9 +56,7 @@ func TestDisabledNodeSurvivesHangup(t *testing.T) {
 		t.Fatalf("run says %q, %v", line, err)
 	}
 	for _, sig := range []os.Signal{syscall.SIGHUP, syscall.SIGTERM} {
-		if err := cmd.Process.Signal(sig); err != nil {
-			t.Fatal(err)
-		}
+		send(t, cmd, sig)
 	}
 	if err := cmd.Wait(); err != nil {
 		t.Errorf("after HUP and TERM: %v", err)
@@ -86,9 +84,7 @@ func TestServerUntilTermOrInterrupt(t *testing.T) {
 			if _, err := js.AccountInfo(t.Context()); err != nil {
 				t.Error(err)
 			}
-			if err := cmd.Process.Signal(sig); err != nil {
-				t.Fatal(err)
-			}
+			send(t, cmd, sig)
 			if err := cmd.Wait(); err != nil {
 				t.Errorf("after %v: %v; log:\n%s", sig, err, &log)
 			}
@@ -156,9 +152,7 @@ func TestANodeWaitsForTheServerThatItIsTold(t *testing.T) {
 	if err != nil || !strings.Contains(line, "waiting for the NATS server") || !strings.Contains(line, unreachable) {
 		t.Errorf("it says %q, %v", line, err)
 	}
-	if err := cmd.Process.Signal(os.Interrupt); err != nil {
-		t.Fatal(err)
-	}
+	send(t, cmd, os.Interrupt)
 	if err := cmd.Wait(); err != nil {
 		t.Errorf("after Ctrl-C: %v", err)
 	}

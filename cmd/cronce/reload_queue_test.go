@@ -39,13 +39,9 @@ func TestReloadWorksOnTheQueuesOfTheNewFile(t *testing.T) {
 	}
 	ran("first")
 	write("second")
-	if err := node.Process.Signal(syscall.SIGHUP); err != nil {
-		t.Fatal(err)
-	}
+	send(t, node, syscall.SIGHUP)
 	ran("second")
-	if err := node.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	send(t, node, syscall.SIGTERM)
 	if err := node.Wait(); err != nil {
 		t.Error(err)
 	}

@@ -71,9 +71,7 @@ func TestAShadowJobIsRecordedAndItsCommandDoesNotRun(t *testing.T) {
 		}
 	}
 	write("")
-	if err := node.Process.Signal(syscall.SIGHUP); err != nil {
-		t.Fatal(err)
-	}
+	send(t, node, syscall.SIGHUP)
 	said("file reloaded")
 	run("second")
 	if text, _ := os.ReadFile(marks); string(text) != "tick:@second\n" {
@@ -84,9 +82,7 @@ func TestAShadowJobIsRecordedAndItsCommandDoesNotRun(t *testing.T) {
 			t.Errorf("%s: %+v", command, r)
 		}
 	}
-	if err := node.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	send(t, node, syscall.SIGTERM)
 	if err := node.Wait(); err != nil {
 		t.Error(err)
 	}

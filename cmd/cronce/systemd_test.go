@@ -82,7 +82,7 @@ func (m *manager) hears(line string) (all []string) {
 	}
 }
 
-func send(t *testing.T, cmd *exec.Cmd, s syscall.Signal) {
+func send(t *testing.T, cmd *exec.Cmd, s os.Signal) {
 	t.Helper()
 	if err := cmd.Process.Signal(s); err != nil {
 		t.Fatal(err)
