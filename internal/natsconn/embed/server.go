@@ -235,12 +235,18 @@ func (b *bridge) Debugf(format string, v ...any)  { b.log.Debug(fmt.Sprintf(form
 func (b *bridge) Tracef(format string, v ...any)  { b.log.Debug(fmt.Sprintf(format, v...)) }
 func (b *bridge) Warnf(format string, v ...any) {
 	level := slog.LevelWarn
-	if message := fmt.Sprintf(format, v...); strings.HasPrefix(message, "Filestore [") && strings.Contains(message, "tream state") {
+	message := fmt.Sprintf(format, v...)
+	if newer := strings.TrimSpace(message); strings.HasPrefix(newer, "Detected unsupported ") {
+		// The server would start and never answer requests about this stream or consumer.
+		b.Fatalf("it was written by a newer version: %s: start that version, or name another store with --store DIR", newer)
+		return
+	}
+	if strings.HasPrefix(message, "Filestore [") && strings.Contains(message, "tream state") {
 		// After a kill, the server rebuilds its index from the messages. That is
 		// normal at a restart.
 		level = slog.LevelDebug
 	}
-	b.log.Log(context.Background(), level, fmt.Sprintf(format, v...))
+	b.log.Log(context.Background(), level, message)
 }
 
 func (b *bridge) Errorf(format string, v ...any) { b.log.Error(fmt.Sprintf(format, v...)) }

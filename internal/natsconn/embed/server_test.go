@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -163,4 +164,32 @@ func foreignServer(t *testing.T) (addr string, end func()) {
 	ns.Start()
 	t.Cleanup(func() { stop(ns) })
 	return ns.Addr().String(), func() { stop(ns) }
+}
+
+// The server itself would start, and leave each request about such a stream without an answer.
+func TestServerRefusesTheStoreOfANewerVersion(t *testing.T) {
+	t.Parallel()
+	store := t.TempDir()
+	dir := filepath.Join(store, "jetstream", "$G", "streams", "NEWER")
+	if err := os.MkdirAll(filepath.Join(dir, "msgs"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{
+		"meta.inf": `{"name":"NEWER","subjects":["newer"],"retention":"limits","max_consumers":-1,"max_msgs":-1,"max_bytes":-1,"max_age":0,"max_msgs_per_subject":-1,"max_msg_size":-1,"discard":"old","storage":"file","num_replicas":1,"metadata":{"_nats.req.level":"99"},"created":"2026-11-28T00:00:00Z"}`,
+		"meta.sum": "6e0c2a574219d52a", // the server's checksum of meta.inf
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s, err := Start(t.Context(), Config{Listen: "127.0.0.1:0", Store: store})
+	if err == nil {
+		s.Close()
+	}
+	if err == nil || !strings.Contains(err.Error(), "newer version") || !strings.Contains(err.Error(), "NEWER") {
+		t.Errorf("got %v, want an error that names the stream", err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "meta.inf")); err != nil {
+		t.Errorf("the store has changed: %v", err)
+	}
 }
