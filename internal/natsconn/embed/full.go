@@ -154,11 +154,17 @@ func (s *Server) hasSpace() bool {
 	return writable(s.cfg.Store)
 }
 
-// writable reports whether a file of spaceWanted bytes can be written in dir.
+// writable reports whether a file of spaceWanted bytes can be written in dir. It follows no link that
+// another user may have put in place of the file.
 func writable(dir string) bool {
 	path := filepath.Join(dir, "cronce.room")
-	err := os.WriteFile(path, make([]byte, spaceWanted), 0o600)
-	return errors.Join(err, os.Remove(path)) == nil
+	_ = os.Remove(path) // of a process that was killed
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return false
+	}
+	_, err = f.Write(make([]byte, spaceWanted))
+	return errors.Join(err, f.Close(), os.Remove(path)) == nil
 }
 
 // restart restarts the server at the same address. It keeps the lock on the store, so that no other

@@ -3,6 +3,7 @@
 package embed
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -50,5 +51,19 @@ func TestLockFollowsNoFileThatWasPlanted(t *testing.T) {
 		if _, err := os.Lstat(victim + ".not"); err == nil {
 			t.Errorf("%s: a file was created through it", name)
 		}
+	}
+}
+
+func TestFileThatShowsTheRoomOfADiskFollowsNoLink(t *testing.T) {
+	t.Parallel()
+	store, victim := t.TempDir(), filepath.Join(t.TempDir(), "victim")
+	if err := errors.Join(os.WriteFile(victim, []byte("the victim's"), 0o600), os.Symlink(victim, filepath.Join(store, "cronce.room"))); err != nil {
+		t.Fatal(err)
+	}
+	if !writable(store) {
+		t.Error("the store is not writable")
+	}
+	if now, err := os.ReadFile(victim); err != nil || string(now) != "the victim's" {
+		t.Errorf("the victim has %d bytes, %v", len(now), err)
 	}
 }
