@@ -45,3 +45,34 @@ func TestEventsOfAnOlderVersionAreTolerated(t *testing.T) {
 		t.Errorf("after setup: %+v, %v", v.Differences, err)
 	}
 }
+
+// The server refuses a record that is larger, so no slot would start: nodes would work, and get nowhere.
+func TestSetupRemovesALimitOfTheMessageSizeThatIsTooSmall(t *testing.T) {
+	t.Parallel()
+	js := natstest.Run(t).JetStream()
+	if _, err := space.Setup(t.Context(), js, kv.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	s, err := js.Stream(t.Context(), "KV_cronce_ledger")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := s.CachedInfo().Config
+	for size, differs := range map[int32]bool{300: true, layout.EnoughPayload - 1: true, layout.EnoughPayload: false} {
+		cfg.MaxMsgSize = size
+		if _, err := js.UpdateStream(t.Context(), cfg); err != nil {
+			t.Fatal(err)
+		}
+		open(t, js, kv.Options{})
+		_, v, err := kv.Examine(t.Context(), js, kv.Options{})
+		if found := len(v.Differences) == 1 && v.Differences[0].Field == layout.FieldMessageSize; err != nil || found != differs {
+			t.Errorf("%d bytes: %+v, %v", size, v.Differences, err)
+		}
+		if changes, err := space.Setup(t.Context(), js, kv.Options{}); err != nil || (len(changes) == 1) != differs {
+			t.Errorf("setup of %d bytes: %q, %v", size, changes, err)
+		}
+		if _, v, err := kv.Examine(t.Context(), js, kv.Options{}); err != nil || len(v.Differences) != 0 {
+			t.Errorf("after setup: %+v, %v", v.Differences, err)
+		}
+	}
+}

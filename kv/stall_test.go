@@ -1,10 +1,16 @@
 package kv_test
 
 import (
+	"bytes"
 	"context"
+	"log/slog"
+	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/internal/lab/kvtest"
@@ -69,5 +75,39 @@ func TestAStalledWatchIsFoundByItsAudit(t *testing.T) {
 	case e := <-unaudited:
 		t.Errorf("the watch was not stalled: it reported %+v", e)
 	default:
+	}
+}
+
+// Each node has a consumer of its own on the registry. The limit of an account holds for each stream.
+func TestAWatchThatMayHaveNoConsumerListsTheChangesAndSaysWhyOnce(t *testing.T) {
+	t.Parallel()
+	s := natstest.Run(t)
+	js := s.JetStream()
+	store := open(t, js, kv.Options{})
+	var log bytes.Buffer
+	store.Log = slog.New(slog.NewTextHandler(&log, nil))
+	limits := server.JetStreamAccountLimits{MaxMemory: -1, MaxStore: -1, MaxStreams: -1, MaxConsumers: 1}
+	if err := s.GlobalAccount().UpdateJetStreamLimits(map[string]server.JetStreamAccountLimits{"": limits}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := js.CreateConsumer(t.Context(), "KV_cronce_jobs", jetstream.ConsumerConfig{}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	w := &watched{}
+	var under sync.WaitGroup
+	under.Go(func() {
+		if err := store.Jobs().Watch(ctx, w.take); err != nil {
+			t.Error(err)
+		}
+	})
+	for _, name := range []string{"one", "two"} {
+		revision := writeJob(t, store, name, 0)
+		natstest.Eventually(t, "the change", func() bool { return w.last() == revision })
+	}
+	stop()
+	under.Wait() // before the log is read
+	if text := log.String(); strings.Count(text, "watch restarted") != 1 || !strings.Contains(text, "max_consumers") {
+		t.Errorf("want one line that names max_consumers:\n%s", text)
 	}
 }

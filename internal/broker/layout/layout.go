@@ -129,13 +129,18 @@ func (d Difference) String() string {
 	return fmt.Sprintf("%s has %s %s, not %s", d.Where, d.Field, d.Found, d.Want)
 }
 
-// Values of Difference.Field. Nodes tolerate the first three.
+// Values of Difference.Field. Nodes tolerate all but the last.
 const (
-	FieldRollup   = "roll-up and purge"
-	FieldBatches  = "atomic batches"
-	FieldOrders   = "kept orders"
-	FieldReplicas = "replicas"
+	FieldRollup      = "roll-up and purge"
+	FieldBatches     = "atomic batches"
+	FieldOrders      = "kept orders"
+	FieldMessageSize = "limit of a message's size"
+	FieldReplicas    = "replicas"
 )
+
+// EnoughPayload is the smallest limit of a message's size with which a server or a stream accepts every
+// payload, and every usual output, uncut.
+const EnoughPayload = 512 << 10
 
 // Differences returns how the configuration of an existing stream differs from the wanted one. It
 // compares only the settings that Cronce depends on. Size limits, placement and descriptions are
@@ -184,6 +189,10 @@ func Differences(found, want jetstream.StreamConfig) []Difference {
 	}
 	if want.AllowAtomicPublish && !found.AllowAtomicPublish {
 		check(FieldBatches, "denied", "allowed", func(c *jetstream.StreamConfig) { c.AllowAtomicPublish = true })
+		tolerate()
+	}
+	if found.MaxMsgSize > 0 && found.MaxMsgSize < EnoughPayload {
+		check(FieldMessageSize, found.MaxMsgSize, fmt.Sprintf("at least %d", EnoughPayload), func(c *jetstream.StreamConfig) { c.MaxMsgSize = -1 })
 		tolerate()
 	}
 	if want.Retention == jetstream.WorkQueuePolicy {

@@ -82,6 +82,7 @@ const (
 	codeNotLeader           jetstream.ErrorCode = 10009
 	CodeNoReplicas          jetstream.ErrorCode = 10074 // replicas > 1 not supported in non-clustered mode
 	CodeMaxStreams          jetstream.ErrorCode = 10027 // maximum number of streams reached
+	codeMaxConsumers        jetstream.ErrorCode = 10026 // maximum consumers limit reached
 	CodeMaxBytesRequired    jetstream.ErrorCode = 10113 // account requires a stream config to have max bytes set
 	codeNoResources         jetstream.ErrorCode = 10023 // insufficient resources
 	codePeerRemap           jetstream.ErrorCode = 10075

@@ -48,6 +48,12 @@ const (
 
 	// tailThreshold is how long the broker keeps a consumer without requests.
 	tailThreshold = time.Minute
+
+	// listEvery is the interval of listings while the broker refuses a consumer. A listing reads the
+	// whole bucket.
+	listEvery = 5 * time.Second
+
+	complainEvery = time.Minute
 )
 
 // ErrGone reports that a stream or bucket of the namespace no longer exists, or is a
@@ -76,12 +82,28 @@ func (b Bucket) Watch(ctx context.Context, log *slog.Logger, audit time.Duration
 		case errors.Is(err, ErrGone), errors.Is(err, nats.ErrConnectionClosed):
 			return fmt.Errorf("watch %s: %w", b.Name, err)
 		case err != nil:
-			log.Warn("watch restarted", "bucket", b.Name, "error", err)
-			if !Wait(ctx, pause.NextBackOff()) {
+			wait := pause.NextBackOff()
+			if HasCode(err, codeMaxConsumers) {
+				wait = listEvery
+				err = fmt.Errorf("changes are only listed every %v, because the stream or the account may have no more consumers: raise max_consumers: %w", listEvery, err)
+			}
+			w.complain(err)
+			if !Wait(ctx, wait) {
 				return nil
 			}
 		}
 	}
+}
+
+// complain logs why the session ended: the same reason once a minute.
+func (w *watcher) complain(err error) {
+	level := slog.LevelWarn
+	if text := err.Error(); text == w.complaint && time.Since(w.complained) < complainEvery {
+		level = slog.LevelDebug
+	} else {
+		w.complaint, w.complained = text, time.Now()
+	}
+	w.log.Log(context.Background(), level, "watch restarted", "bucket", w.Name, "error", err)
 }
 
 // watcher is the state of one watch.
@@ -101,6 +123,9 @@ type watcher struct {
 	// last is the leader's last sequence, which may be higher. settled is the revision of the
 	// last Settled change.
 	last, settled uint64
+
+	complaint  string // the last error that was logged, and when
+	complained time.Time
 }
 
 // sighting is the last known state of a key: its revision, and in the top bit whether it is
@@ -118,17 +143,17 @@ func (s sighting) revision() uint64 { return uint64(s) &^ (1 << 63) }
 func (s sighting) deleted() bool    { return s>>63 == 1 }
 
 // session lists the bucket, then follows it until it may have missed something.
-func (w *watcher) session(ctx context.Context, listed func()) error {
+func (w *watcher) session(ctx context.Context, following func()) error {
 	// Subscribe before the listing, so that a reconnect during the listing ends the session.
 	news := w.Link().Changed()
 	if err := w.list(ctx); err != nil {
 		return err
 	}
-	listed()
 	t, err := w.startTail(ctx)
 	if err != nil {
 		return err
 	}
+	following()
 	defer t.close()
 	audit := time.NewTicker(w.auditEvery*3/4 + rand.N(w.auditEvery/2))
 	defer audit.Stop()

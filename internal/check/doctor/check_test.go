@@ -215,6 +215,15 @@ func TestEachFinding(t *testing.T) {
 		"a stream with many messages": {func(f *Facts) {
 			f.stream("cronce_slots").Config.MaxMsgs, f.stream("cronce_slots").State.Msgs = 10, 9
 		}, "limit warning stream cronce_slots", "messages"},
+		"a stream that accepts small messages only": {func(f *Facts) {
+			f.Survey.Differences = []layout.Difference{{Where: "bucket cronce_ledger", Field: layout.FieldMessageSize, Found: "300", Want: "at least 524288", Tolerated: true}}
+		}, "layout error bucket cronce_ledger", "limit of a message's size of 300"},
+		"a stream with as many consumers as it may have": {func(f *Facts) {
+			f.stream("KV_cronce_jobs").Config.MaxConsumers, f.stream("KV_cronce_jobs").State.Consumers = 5, 5
+		}, "limit warning stream KV_cronce_jobs", "5 of at most 5 consumers"},
+		"an account whose streams may have few consumers": {func(f *Facts) {
+			f.stream("KV_cronce_jobs").State.Consumers, f.Survey.Account.Limits.MaxConsumers = 9, 10
+		}, "limit warning stream KV_cronce_jobs", "9 of at most 10 consumers"},
 		"an account nearly full":      {func(f *Facts) { f.Survey.Account.Store, f.Survey.Account.Limits.MaxStore = 90, 100 }, "limit warning the account", ""},
 		"an account that is not told": {func(f *Facts) { f.Survey.Account = nil }, "", ""},
 		"a tier nearly full": {func(f *Facts) {

@@ -38,6 +38,11 @@ func (c *check) layout() {
 		}
 	}
 	for _, d := range v.Differences {
+		if d.Field == layout.FieldMessageSize {
+			c.add(Error, "layout", d.Where, fmt.Sprintf("it has a %s of %s, not %s", d.Field, d.Found, d.Want),
+				"slots whose messages or records are larger do not run, or get no outcome", c.cronce("setup"))
+			continue
+		}
 		if d.Tolerated {
 			continue // see outdated
 		}
@@ -104,26 +109,35 @@ func (c *check) storage() {
 
 // limits checks how much room is left.
 func (c *check) limits() {
-	full := func(about string, used, most int64, unit string) {
+	const consumers = "consumers"
+	const stops = "when it is full no slot is published, claimed or completed"
+	full := func(about string, used, most int64, unit, why string) {
 		if most <= 0 || used*10 < most*8 {
 			return
 		}
 		level := Warning
-		if used*20 >= most*19 {
+		if used*20 >= most*19 && unit != consumers { // all that are needed may exist
 			level = Error
 		}
 		c.add(level, "limit", about, fmt.Sprintf("it has %d of at most %d %s", used, most, unit),
-			"when it is full no slot is published, claimed or completed", "raise the limit: nats stream edit, or the account's")
+			why, "raise the limit: nats stream edit, or the account's")
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Survey.Streams)) {
 		info := c.Survey.Streams[name]
-		full("stream "+name, int64(info.State.Bytes), info.Config.MaxBytes, "bytes")
-		full("stream "+name, int64(info.State.Msgs), info.Config.MaxMsgs, "messages")
+		full("stream "+name, int64(info.State.Bytes), info.Config.MaxBytes, "bytes", stops)
+		full("stream "+name, int64(info.State.Msgs), info.Config.MaxMsgs, "messages", stops)
+		most := int64(info.Config.MaxConsumers)
+		if c.Survey.Account != nil { // its limit holds for each stream
+			if limit := int64(c.Survey.Account.Limits.MaxConsumers); limit > 0 && (most <= 0 || limit < most) {
+				most = limit
+			}
+		}
+		full("stream "+name, int64(info.State.Consumers), most, consumers, "a node that gets no consumer learns of changes seconds later, and a new queue cannot be created")
 	}
 	if a := c.Survey.Account; a != nil {
-		full("the account", int64(a.Store), a.Limits.MaxStore, "bytes")
+		full("the account", int64(a.Store), a.Limits.MaxStore, "bytes", stops)
 		for _, name := range slices.Sorted(maps.Keys(a.Tiers)) {
-			full("the account, tier "+name, int64(a.Tiers[name].Store), a.Tiers[name].Limits.MaxStore, "bytes")
+			full("the account, tier "+name, int64(a.Tiers[name].Store), a.Tiers[name].Limits.MaxStore, "bytes", stops)
 		}
 	}
 }
