@@ -1,6 +1,7 @@
 package kv_test
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -8,6 +9,7 @@ import (
 	"github.com/cronce-io/cronce/internal/broker/layout"
 	"github.com/cronce-io/cronce/internal/broker/space"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
+	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
 )
 
@@ -74,5 +76,18 @@ func TestSetupRemovesALimitOfTheMessageSizeThatIsTooSmall(t *testing.T) {
 		if _, v, err := kv.Examine(t.Context(), js, kv.Options{}); err != nil || len(v.Differences) != 0 {
 			t.Errorf("after setup: %+v, %v", v.Differences, err)
 		}
+	}
+}
+
+func TestNamespaceThatLacksAStreamSaysWhich(t *testing.T) {
+	t.Parallel()
+	js := natstest.Run(t).JetStream()
+	open(t, js, kv.Options{})
+	if err := js.DeleteStream(t.Context(), "cronce_slots"); err != nil {
+		t.Fatal(err)
+	}
+	_, err := kv.Open(t.Context(), js, kv.Options{ReadOnly: true})
+	if !errors.Is(err, job.ErrNotFound) || !strings.Contains(err.Error(), "lacks stream cronce_slots: ") || !strings.Contains(err.Error(), "cronce setup") {
+		t.Errorf("%v", err)
 	}
 }

@@ -51,6 +51,10 @@ func Open(ctx context.Context, js jetstream.JetStream, o Options) (*Space, error
 			}
 			return s, nil
 		case o.ReadOnly:
+			if len(inv.streams) > 0 {
+				return nil, fmt.Errorf("namespace %q on %s lacks %s: %w: restore what is missing, or create it without its content: %s",
+					s.Namespace, s.Link().ConnectedServer().Address, strings.Join(inv.missing(), ", "), job.ErrNotFound, s.SetupCommand())
+			}
 			return nil, s.notSetUp()
 		}
 		// The first creator wins. The loser of a race inspects again, and adopts or refuses
