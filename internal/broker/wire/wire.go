@@ -171,7 +171,7 @@ func (w Wire) stored(subject string, answer *nats.Msg) (uint64, error) {
 // imports the API.
 func (w Wire) Misplaced(subject func() string, domain string) error {
 	if want := w.domain; want != "" && domain != "" && domain != want {
-		return fmt.Errorf("%w: stored in domain %q, not %q: two streams listen on %s", jetstream.ErrInvalidOption, domain, want, subject())
+		return fmt.Errorf("%w: stored in domain %q, not %q: two streams listen on %s: namespaces of connected domains need different names (--namespace)", jetstream.ErrInvalidOption, domain, want, subject())
 	}
 	return nil
 }
