@@ -234,6 +234,37 @@ func TestALapsedLeaseIsNeverRenewed(t *testing.T) {
 	})
 }
 
+// The machine sleeps while a heartbeat is in flight, past the trust of the one before. This one would extend
+// it, but the handlers' contexts should have ended meanwhile.
+func TestALeaseThatLapsedDuringAHeartbeatIsNotRenewed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBucket()
+		var asleep atomic.Int64
+		real := bootClock()
+		beats := 0
+		b.delay = func() (there, back time.Duration, lost bool) {
+			if beats++; beats == 2 {
+				asleep.Store(int64(trust - beatin + time.Second))
+			}
+			return 0, 0, false
+		}
+		cfg := config(b, "A", func() time.Duration { return real() + time.Duration(asleep.Load()) })
+		cfg.Pause = func() time.Duration { return beatin - 50*time.Millisecond } // no check of the trust falls on the heartbeat
+		n, done := node.New(cfg), make(chan error, 1)
+		go func() { done <- n.Run(t.Context()) }()
+		defer n.Lose(errors.New("the test is over"))
+		select {
+		case err := <-done:
+			if !errors.Is(err, job.ErrLeaseLost) {
+				t.Errorf("Run returned %v", err)
+			}
+		case <-time.After(beatin + 500*time.Millisecond):
+			t.Error("the trust goes on after it had lapsed")
+		}
+	})
+}
+
 // Invariant 9: slowness is not death. If the broker takes up to a third of the lease to answer, the
 // node keeps its lease and sends no more heartbeats, whichever way the delay is.
 func TestSlownessIsNotDeath(t *testing.T) {
@@ -519,8 +550,35 @@ func TestAStoppedNodeIsDeadAtOnce(t *testing.T) {
 		if n.Trusted() {
 			t.Error("trusted after Stop")
 		}
-		if dead, _, err := peers(b, bootClock()).Dead(t.Context(), "X", "Y"); !dead {
-			t.Errorf("not dead after Stop: %v", err)
+		p := peers(b, bootClock())
+		for range 2 {
+			if dead, _, err := p.Dead(t.Context(), "X", "Y"); !dead {
+				t.Errorf("not dead after Stop: %v", err)
+			}
+			time.Sleep(2 * lease)
+		}
+		if rec, _ := b.recordOf(t, "X"); rec.State != exchange.NodeStopped {
+			t.Errorf("the record is %s: a node that has stopped was fenced", rec.State)
+		}
+	})
+}
+
+func TestAFencedNodeDoesNotRecordThatItHasStopped(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBucket()
+		ctx, cancel := context.WithCancel(t.Context())
+		n, ended := start(t, ctx, b, "X", bootClock())
+		<-n.Ready()
+		cancel()
+		<-ended
+		_, revision := b.recordOf(t, "X")
+		b.store(t, exchange.Node{Name: "X", State: exchange.NodeFenced, FencedBy: "B"}, revision)
+		if err := n.Stop(t.Context()); !errors.Is(err, job.ErrConflict) {
+			t.Errorf("Stop returned %v", err)
+		}
+		if rec, _ := b.recordOf(t, "X"); rec.State != exchange.NodeFenced || rec.FencedBy != "B" {
+			t.Errorf("the record is %s by %q, want the fence", rec.State, rec.FencedBy)
 		}
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/internal/fleet/boot"
 	"github.com/cronce-io/cronce/internal/fleet/clock"
 )
@@ -48,5 +49,36 @@ func TestHeartbeatsOfALongLeaseComeOftenUntilTheClockIsKnown(t *testing.T) {
 	c.Observe(boot.Now(), boot.Now()+time.Second, time.Now())
 	if wait := pauseBeforeAnyBeat(c, lease, "a"); core.IsClosed(c.Known()) || wait > 2*time.Second {
 		t.Errorf("the second heartbeat comes after %v; the clock is known: %v", wait, core.IsClosed(c.Known()))
+	}
+}
+
+// The stamp of a heartbeat may come before its answer, and again when a watch begins anew.
+func TestAHeartbeatIsMeasuredOnceAndByItsOwnTimes(t *testing.T) {
+	t.Parallel()
+	steps := 0
+	b := newBeats(clock.New(0, time.Hour, func(clock.Step) { steps++ }), func() bool { return true }, nil)
+	sent, stamp := boot.Now(), time.Now()
+	beat := func(name string, revision uint64, at time.Duration, stampFirst bool) (stamped exchange.NodeEvent) {
+		stamped = exchange.NodeEvent{Name: name, Revision: revision, Time: stamp.Add(at)}
+		if stampFirst {
+			b.stamped(stamped)
+		}
+		b.acknowledged(revision, sent+at, sent+at+time.Millisecond)
+		if !stampFirst {
+			b.stamped(stamped)
+		}
+		return stamped
+	}
+	b.switchTo("a")
+	beat("a", 7, 0, false)
+	b.stamped(beat("a", 8, 2*time.Second, true))
+	if steps > 0 {
+		t.Error("the broker's clock counts as set: a stamp was taken with the times of another heartbeat")
+	}
+	// The bucket was created again, so the revisions start again.
+	b.switchTo("b")
+	stamp = stamp.Add(time.Minute)
+	if beat("b", 1, 4*time.Second, false); steps != 1 {
+		t.Errorf("%d steps: the heartbeat of the next incarnation does not count", steps)
 	}
 }
