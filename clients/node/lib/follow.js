@@ -1,6 +1,6 @@
 // What follows from an outcome (docs/protocol.md, section 12): the slots of the jobs that come after, and
 // alerts. The worker publishes them before it acks the slot's message.
-import { headers as newHeaders } from "@nats-io/transport-node";
+import { TimeoutError, headers as newHeaders } from "@nats-io/transport-node";
 import { fenceOf } from "./claim.js";
 import { planAt } from "./definition.js";
 import { formatMessage } from "./message.js";
@@ -47,18 +47,29 @@ export function alertOf(record, revision, entry, node, namespace) {
 
 const fold = 60_000; // ms for which the stream of events certainly folds two alerts with one message ID
 const mostAlerts = 1000; // a job with many alerts must not keep the message of its slot waiting
+const alertsAtOnce = 100; // alerts that hasAlert asks for at once: a heartbeat waits behind them on a slow link
 
 // hasAlert reports whether the broker has stored an alert about the same outcome. The message of an ended slot may be
-// delivered again long after the outcome, for example from a queue that had no worker. An alert is stored soon after its
-// outcome, so hasAlert reads the first alerts of the job from a little before that on. A login that may not read them
-// may store an alert twice.
+// delivered again long after the outcome, for example from a queue that had no worker. If a login may not read the
+// events, or if they are not read in a quarter of the lease, an alert may be stored twice: that is better than never.
 async function hasAlert(store, node, { subject, body }) {
-  const { id, alert, revision, time } = JSON.parse(body), ended = optional(time);
+  const alert = JSON.parse(body), ended = optional(alert.time);
   if (ended === undefined || toMs(node.now() - ended) <= fold) return false;
+  const over = new AbortController(), late = pause(node.lease / 4, over.signal).then(() => false);
+  try {
+    return await Promise.race([findAlert(store, subject, alert, ended, over.signal), late]);
+  } finally {
+    over.abort();
+  }
+}
+
+// findAlert reports whether a stored alert is about the same outcome, until the signal aborts. An alert is stored soon
+// after its outcome, so findAlert reads the first alerts of the job from a little before that on. If an answer is lost,
+// it begins again.
+async function findAlert(store, subject, { id, alert, revision }, ended, signal) {
   const stream = `${store.namespace}_events`, ask = { start_time: formatInstant(ended - fromMs(60_000)), next_by_subj: subject };
-  const first = await store.first(stream, ask), seq = Number(first?.headers?.get("Nats-Sequence"));
-  if (!seq) return false;
-  return store.finds(stream, { seq, next_by_subj: subject }, mostAlerts, (m) => {
+  const matches = (m) => {
+    if (signal.aborted) return true; // no further page is read
     try {
       const e = decode(textOf(m));
       return e.id === id && e.alert === alert && e.revision === revision;
@@ -66,7 +77,16 @@ async function hasAlert(store, node, { subject, body }) {
       if (err instanceof Invalid) return false;
       throw err;
     }
-  });
+  };
+  while (!signal.aborted) {
+    try {
+      const first = await store.first(stream, ask), seq = Number(first?.headers?.get("Nats-Sequence"));
+      return seq > 0 && (await store.finds(stream, { seq, next_by_subj: subject, batch: alertsAtOnce }, mostAlerts, matches));
+    } catch (err) {
+      if (!(err instanceof TimeoutError || err.cause instanceof TimeoutError)) throw err;
+    }
+  }
+  return false;
 }
 
 // chain returns the messages for one job, from the records of the slots of the jobs that it comes after: none

@@ -1,6 +1,6 @@
 // Reading and writing the keys of buckets (docs/protocol.md, section 4).
 import { setMaxListeners } from "node:events";
-import { PermissionViolationError, createInbox, headers as newHeaders } from "@nats-io/transport-node";
+import { PermissionViolationError, TimeoutError, createInbox, headers as newHeaders } from "@nats-io/transport-node";
 import { decodeAs } from "./bounds.js";
 import { Invalid, checkName, parseSlot, slotKey } from "./names.js";
 import { encode } from "./values.js";
@@ -39,7 +39,7 @@ const unanswered = new Set([10004, 10008, 10009, 10075, 10118, 10158, 10163, 101
 const attempt = 1000; // ms until the next copy of an unanswered message is sent
 const listening = 60_000; // ms until repeat stops waiting for the answer to a copy
 const silence = 5000; // ms without a message until batch gives up
-const page = 1000; // messages that finds asks for at once
+const page = 1000; // messages that finds asks for at once, unless its query says how many
 
 // repeat sends copies of one message until the answer to one of them says what happened, and returns
 // that. It returns undefined if the signal aborts first. send(n) sends copy n, and returns undefined if
@@ -163,7 +163,7 @@ export class Store {
     let found = false;
     for (let { seq } = query, left = most; seq && !found && left > 0;) {
       let last = 0;
-      const pending = await this.batch(stream, { ...query, seq, batch: Math.min(left, page) }, (m) => {
+      const pending = await this.batch(stream, { ...query, seq, batch: Math.min(left, query.batch ?? page) }, (m) => {
         last = m.seq;
         left--;
         return (found = match(m));
@@ -183,7 +183,7 @@ export class Store {
       return await new Promise((done, fail) => {
         const wait = () => {
           clearTimeout(timer);
-          timer = setTimeout(() => fail(new Error(`read ${stream}: not answered`)), silence);
+          timer = setTimeout(() => fail(new Error(`read ${stream}: not answered`, { cause: new TimeoutError() })), silence);
         };
         const callback = (err, m) => {
           if (err) return fail(err);

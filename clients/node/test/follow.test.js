@@ -1,6 +1,6 @@
 import test from "node:test";
 import assert from "node:assert/strict";
-import { PermissionViolationError, headers } from "@nats-io/transport-node";
+import { PermissionViolationError, TimeoutError, headers } from "@nats-io/transport-node";
 import { parseEntry } from "../lib/definition.js";
 import { follow } from "../lib/follow.js";
 import { Store } from "../lib/store.js";
@@ -10,8 +10,10 @@ const ended = parseInstant("2026-11-21T07:00:00Z");
 const entry = parseEntry(JSON.stringify({ v: 1, job: { name: "j", on_failure: { nats: { subject: "alerts" } }, plan: { schedule: "none" } } }), 1, ended);
 const record = { v: 1, id: "j:@k", state: "failed", attempt: 1, finished: "2026-11-21T07:00:00Z" };
 
-// broker stores events, and answers direct gets of their stream. asked has the queries, as objects.
-function broker(events, { denied = false } = {}) {
+// broker stores events, and answers direct gets of their stream. asked has the queries, as objects. lost is how many of
+// the first answers to a search for the first event are lost. silent brokers send only the first few messages of a page,
+// and broken ones an error.
+function broker(events, { denied = false, lost = 0, silent, broken = false } = {}) {
   const asked = [], stored = [];
   let callback;
   const message = (seq, pending) => {
@@ -27,6 +29,7 @@ function broker(events, { denied = false } = {}) {
       if (subject === "$JS.API.DIRECT.GET.ns_events") {
         asked.push(JSON.parse(body));
         if (denied) throw Object.assign(new Error("not permitted"), { cause: new PermissionViolationError("no", "publish", "x") });
+        if (lost-- > 0) return new Promise((_, fail) => setImmediate(fail, new TimeoutError()));
         return events.length ? message(1, 0) : { headers: headers(404, "Message Not Found") };
       }
       stored.push({ subject, id: head.get("Nats-Msg-Id"), stream: head.get("Nats-Expected-Stream") });
@@ -39,7 +42,9 @@ function broker(events, { denied = false } = {}) {
     publish(subject, body) {
       asked.push(JSON.parse(body));
       setImmediate(() => {
-        events.forEach((_, i) => callback(null, message(i + 1, events.length - i)));
+        if (broken) return callback(null, { headers: headers(500, "Server Error"), data: new Uint8Array() });
+        events.slice(0, silent).forEach((_, i) => callback(null, message(i + 1, events.length - i)));
+        if (silent !== undefined) return;
         const head = headers(204, "EOB");
         head.set("Nats-Num-Pending", "0");
         callback(null, { headers: head, data: new Uint8Array() });
@@ -51,9 +56,9 @@ function broker(events, { denied = false } = {}) {
 
 const alert = (more) => ({ v: 1, kind: "alert", id: "j:@k", alert: "failed", revision: 3, ...more });
 
-async function stores(events, { after = 61_000, ...options } = {}) {
+async function stores(events, { after = 61_000, lease = 60_000, ...options } = {}) {
   const { nc, asked, stored } = broker(events, options);
-  const node = { name: "n", now: () => ended + fromMs(after) };
+  const node = { name: "n", lease, now: () => ended + fromMs(after) };
   await follow({ store: new Store(nc, "ns"), node, registry: { entries: new Map() } }, record, 3, {}, { entry });
   return { asked, stored: stored.length };
 }
@@ -69,10 +74,10 @@ test("an alert about an outcome of long ago is stored once", async () => {
   }
 });
 
-test("an alert of long ago is looked for among a thousand of its job, from a minute before its outcome on", async () => {
+test("an alert of long ago is looked for in pages of a hundred of its job, from a minute before its outcome on", async () => {
   const { asked } = await stores([alert()]);
   assert.deepEqual(asked, [
-    { start_time: "2026-11-21T06:59:00Z", next_by_subj: "ns.event.alert.j" }, { seq: 1, next_by_subj: "ns.event.alert.j", batch: 1000 },
+    { start_time: "2026-11-21T06:59:00Z", next_by_subj: "ns.event.alert.j" }, { seq: 1, next_by_subj: "ns.event.alert.j", batch: 100 },
   ]);
 });
 
@@ -82,6 +87,18 @@ test("an alert about an outcome of a moment ago is stored at once, because the s
 
 test("an alert of long ago is stored although the login may not look for it", async () => {
   assert.equal((await stores([alert()], { denied: true })).stored, 1);
+});
+
+// Each delivery of the slot would look for its alert again, and none would publish it.
+test("an alert of long ago is stored although the earlier ones cannot be read in time", async () => {
+  for (const options of [{ silent: 0 }, { silent: 1 }, { lost: Infinity }]) {
+    assert.equal((await stores([alert({ revision: 2 }), alert()], { lease: 40, ...options })).stored, 1, JSON.stringify(options));
+  }
+});
+
+test("an alert of long ago is looked for again if an answer is lost, and not stored if the events cannot be read", async () => {
+  assert.equal((await stores([alert()], { lost: 2 })).stored, 0);
+  await assert.rejects(stores([alert()], { broken: true }), /Server Error/);
 });
 
 test("an alert is stored by the stream of events only", async () => {
