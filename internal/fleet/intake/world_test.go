@@ -38,6 +38,7 @@ type world struct {
 	removed   []string
 
 	unanswered int    // calls of RemoveOn that fail
+	unbegun    int    // calls of BeginOn that fail
 	leaderless string // the stream about which OnConsumers gets no answer
 }
 
@@ -92,10 +93,15 @@ func (w *world) stream(name string, workQueue bool) {
 
 // publish stores a message, and returns the token of the run that it should start.
 func (w *world) publish(stream, subject, id string) string {
+	return w.publishAt(stream, subject, id, time.Now())
+}
+
+// publishAt is publish by a leader of the stream whose clock shows stored.
+func (w *world) publishAt(stream, subject, id string, stored time.Time) string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	s := w.streams[stream]
-	m := &message{subject: subject, id: id, sequence: uint64(len(s.messages) + 1), stored: time.Now()}
+	m := &message{subject: subject, id: id, sequence: uint64(len(s.messages) + 1), stored: stored}
 	s.messages = append(s.messages, m)
 	return core.StreamEvent{Stream: stream, Created: s.created, Sequence: m.sequence, Stored: m.stored, ID: id}.Token()
 }
@@ -243,6 +249,15 @@ func (w *world) OnConsumers(ctx context.Context, stream, name string) ([]core.On
 }
 
 func (w *world) BeginOn(_ context.Context, _, name string, plan plans.PastPlan, since time.Time) error {
+	w.mu.Lock()
+	unbegun := w.unbegun > 0
+	if unbegun {
+		w.unbegun--
+	}
+	w.mu.Unlock()
+	if unbegun {
+		return job.ErrUnknown
+	}
 	return w.begin(name, plan.Plan.On, plan.From, since)
 }
 
