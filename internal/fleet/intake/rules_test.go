@@ -225,25 +225,6 @@ func TestAPlanThatEndedWhileNoProducerRanIsDrained(t *testing.T) {
 	})
 }
 
-// If the plan counted as drained, the next plan would begin, and no producer would take the message.
-func TestAPlanThatEndedIsBegunAgainIfTheCreationOfItsConsumerGetsNoAnswer(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		w.define(on("A", "x"))
-		time.Sleep(time.Second)
-		before := w.publish("A", "x", "")
-		time.Sleep(time.Second)
-		w.define(on("B", "x"))
-		time.Sleep(time.Second)
-		after := w.publish("B", "x", "")
-		w.set(func() { w.unbegun = 3 })
-		defer w.run(t.Context(), 0)()
-		time.Sleep(time.Second)
-		w.has("before an answer")
-		w.wants("in the end", before, after)
-		w.has("in the end", "B x")
-	})
-}
-
 func TestAPlanWithoutAStreamDoesNotHoldUpTheNextPlan(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.define(on("NONE", "x"))
