@@ -103,8 +103,8 @@ var nodeMutants = []nodeMutant{
 	{"ends a message that a newer program may read", "worker", `err instanceof Contradiction || toMs(`, `true || toMs(`, "", "another-spelling C-9"},
 	{"keeps its place after a lost claim", "worker", `[place, ownerDead, disowned] = [];`, ``, "", "lock-moves X-1"},
 	{"marks a message without trust", "worker", `if (this.node.trusted()) m.working(); }`, `m.working(); }`, "", "ask-lapsed C-11"},
-	{"trusts itself until a timer says otherwise", "node", `if (!this.signal.aborted && boot() >= this.trustedUntil && this.revision > 0) this.end("its lease lapsed");`, `if (this.timer?._destroyed && !this.signal.aborted && boot() >= this.trustedUntil && this.revision > 0) this.end("its lease lapsed");`, "", "frozen"},
-	{"trusts itself past its lease", "node", `if (!this.signal.aborted && boot() >= this.trustedUntil && this.revision > 0) this.end("its lease lapsed");`, ``, "", "lapsed L-3"},
+	{"trusts itself until a timer says otherwise", "node", `if (!this.signal.aborted && boot() + behind >= this.trustedUntil && this.revision > 0) this.end("its lease lapsed");`, `if (this.timer?._destroyed && !this.signal.aborted && boot() + behind >= this.trustedUntil && this.revision > 0) this.end("its lease lapsed");`, "", "frozen"},
+	{"trusts itself past its lease", "node", `if (!this.signal.aborted && boot() + behind >= this.trustedUntil && this.revision > 0) this.end("its lease lapsed");`, ``, "", "lapsed L-3"},
 	{"revives a lapsed lease", "fleet", `const common = {`, `if (run.last) Object.assign(node, { name: run.last.name, revision: run.last.revision });
     run.last = node;
     const common = {`, "", "lapsed L-4"},

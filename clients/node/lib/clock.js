@@ -20,12 +20,25 @@ export class BrokerClock {
   error(at) { return this.best ? this.best.error + Math.max(at - this.best.at, 0) * drift : Infinity; }
 }
 
+export const behind = 5; // bounds how late boot is, after a call of uptime
+
+// boot is a clock that goes on while the machine is suspended, as os.uptime does. On Linux, os.uptime reads a file, so boot
+// calls it again only if the clock of the process has moved by a few ms, or the wall clock has, in any direction. The
+// first one stops during a suspend. But a suspend moves the wall clock as far as uptime, so the next call of boot sees it.
+let last, lastWall, lastTick;
+export function boot() {
+  const wall = Date.now(), tick = performance.now();
+  if (wall >= lastWall && wall < lastWall + behind && tick < lastTick + behind) return last;
+  [last, lastWall, lastTick] = [uptime() * 1000, wall, tick];
+  return last;
+}
+
 // steady is a clock that cannot be set: that of the process, plus the time for which the machine was suspended.
-// uptime counts that time, but some systems have it in whole seconds only. So steady may be up to two seconds late
+// boot counts that time, but some systems have it in whole seconds only. So steady may be up to two seconds late
 // after a suspend, and never early.
-let suspended = uptime() * 1000 - performance.now();
+let suspended = boot() - performance.now();
 export function steady() {
-  const gap = uptime() * 1000 - performance.now();
+  const gap = boot() - performance.now();
   if (gap > suspended + 2000) suspended = gap - 1000;
   return performance.now() + suspended;
 }

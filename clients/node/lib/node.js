@@ -2,15 +2,13 @@
 // broker's clock, and whether other nodes are dead. A node has trust while it can be sure that no other node has
 // declared it dead.
 import { randomBytes } from "node:crypto";
-import { hostname, uptime } from "node:os";
-import { BrokerClock, steady } from "./clock.js";
+import { hostname } from "node:os";
+import { BrokerClock, behind, boot, steady } from "./clock.js";
 import { Invalid, checkName } from "./names.js";
 import { formatDuration, formatInstant, fromMs, parseDuration, parseInstant } from "./values.js";
 import { decodeOf, pause, unlimited } from "./store.js";
 import { Seen, watch } from "./watch.js";
 
-// boot is a clock in ms that goes on while the machine is suspended: os.uptime is CLOCK_BOOTTIME on Linux.
-const boot = () => uptime() * 1000;
 const stopwatch = () => performance.now();
 
 export class Node {
@@ -35,7 +33,7 @@ export class Node {
   // trusted reports whether the node has trust. Call it right before a handler is started or a slot is
   // completed, because the timer of a process that was suspended fires late.
   trusted() {
-    if (!this.signal.aborted && boot() >= this.trustedUntil && this.revision > 0) this.end("its lease lapsed");
+    if (!this.signal.aborted && boot() + behind >= this.trustedUntil && this.revision > 0) this.end("its lease lapsed");
     return !this.signal.aborted && this.revision > 0;
   }
 
