@@ -16,6 +16,10 @@ const (
 	// over within 3 s.
 	pollEvery = 50 * time.Millisecond
 
+	// refusedEvery, with jitter, is how often a waiting process connects again to a server that refuses
+	// its connection. Each refusal is a line in the server's log.
+	refusedEvery = 500 * time.Millisecond
+
 	// unclearFor is how long a process on the address may stay silent before we
 	// report that it is not a NATS server. lockedFor is how long the process that has
 	// our store may take to listen: it may have many files to recover.
@@ -51,7 +55,7 @@ func JoinOrStart(ctx context.Context, cfg Config) (*Member, error) {
 		if time.Since(began) >= patience(cfg, err) {
 			return nil, explain(cfg, err)
 		}
-		if err := pause(ctx); err != nil {
+		if err := pause(ctx, pollEvery); err != nil {
 			return nil, err
 		}
 	}
@@ -94,10 +98,10 @@ func explain(cfg Config, err error) error {
 	return err
 }
 
-// pause waits before the next try. It returns the cause if ctx ends.
-func pause(ctx context.Context) error {
+// pause waits before the next try, at least for least and less than twice as long. It returns the cause if ctx ends.
+func pause(ctx context.Context, least time.Duration) error {
 	select {
-	case <-time.After(pollEvery + rand.N(pollEvery)):
+	case <-time.After(least + rand.N(least)):
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
@@ -116,7 +120,7 @@ func newMember(cfg Config, in info, srv *Server) *Member {
 	}
 	go func() {
 		defer close(m.done)
-		m.standBy(ctx)
+		m.standBy(ctx, in)
 	}()
 	return m
 }
@@ -138,15 +142,17 @@ func (m *Member) mayTakeOver(in info) bool {
 	return false
 }
 
-// standBy waits until the server on our store ends. Then it takes over, or joins the process
-// that was faster. It returns when this process serves or may no longer take over.
-func (m *Member) standBy(ctx context.Context) {
+// standBy waits until the server in, which is on our store, ends. Then it takes over, or joins the
+// process that was faster. It returns when this process serves or may no longer take over.
+func (m *Member) standBy(ctx context.Context, in info) {
 	for ctx.Err() == nil {
-		if err := m.awaitEnd(ctx); err != nil {
+		if err := m.awaitEnd(ctx, in); err != nil {
 			return
 		}
 		m.cfg.Logger.Info("NATS server stopped: taking over, or joining the process that does", "url", m.URL())
-		in, srv, err := m.takeOver(ctx)
+		var srv *Server
+		var err error
+		in, srv, err = m.takeOver(ctx)
 		switch {
 		case err != nil:
 			return
@@ -162,23 +168,36 @@ func (m *Member) standBy(ctx context.Context) {
 	}
 }
 
-// awaitEnd blocks while the server runs. It holds an idle connection that ends with the server.
-func (m *Member) awaitEnd(ctx context.Context) error {
-	ended := make(chan struct{})
-	nc, err := nats.Connect(m.URL(),
-		nats.Name("cronce standing by"),
-		nats.NoReconnect(),
-		nats.ClosedHandler(func(*nats.Conn) { close(ended) }),
-	)
-	if err != nil {
-		return context.Cause(ctx) // nil: the server has ended already
-	}
-	defer nc.Close()
-	select {
-	case <-ended:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
+// awaitEnd blocks while the server in runs. It holds an idle connection that ends with the server. If
+// the server refuses it, for example because it has too many connections, awaitEnd tries again while
+// the server greets its clients.
+func (m *Member) awaitEnd(ctx context.Context, in info) error {
+	for logged := false; ; {
+		ended := make(chan struct{})
+		nc, err := nats.Connect(m.URL(),
+			nats.Name("cronce standing by"),
+			nats.NoReconnect(),
+			nats.ClosedHandler(func(*nats.Conn) { close(ended) }),
+		)
+		if err == nil {
+			defer nc.Close()
+			select {
+			case <-ended:
+				return nil
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		}
+		if now, gone := probe(ctx, m.cfg.Listen); gone != nil || now.Name != in.Name {
+			return context.Cause(ctx) // nil: the server has ended already
+		}
+		if !logged {
+			m.cfg.Logger.Warn("the NATS server refuses the connection on which this process waits for its end: trying again", "url", m.URL(), "error", err)
+			logged = true
+		}
+		if err := pause(ctx, refusedEvery); err != nil {
+			return err
+		}
 	}
 }
 
@@ -196,7 +215,7 @@ func (m *Member) takeOver(ctx context.Context) (info, *Server, error) {
 			m.cfg.Logger.Warn("cannot take over yet", "error", text)
 			logged = text
 		}
-		if err := pause(ctx); err != nil {
+		if err := pause(ctx, pollEvery); err != nil {
 			return info{}, nil, err
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/cronce-io/cronce/internal/lab/filetest"
@@ -199,6 +200,60 @@ func TestMemberInOneProcess(t *testing.T) {
 		_, err := probe(t.Context(), cfg.Listen)
 		return errors.Is(err, errAbsent)
 	})
+}
+
+// The probe of the server succeeds, because it greets a client before it refuses it.
+func TestStandbyWaitsWhileTheServerRefusesItsConnection(t *testing.T) {
+	t.Parallel()
+	store, listen := t.TempDir(), natstest.FreeAddress(t)
+	host, port, err := splitAddress(listen)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const name = namePrefix + "full"
+	o := &server.Options{ServerName: name, Host: host, Port: port, MaxConn: 1, NoSigs: true, NoLog: true}
+	ns, err := server.NewServer(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ns.Start()
+	defer stop(ns)
+	other := natstest.Connect(t, "nats://"+listen)
+	lock, err := lockStore(store)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := lock.describe(holder{os.Getpid(), listen, name}); err != nil {
+		t.Fatal(err)
+	}
+	var log lockedBuffer
+	m, err := JoinOrStart(t.Context(), Config{Listen: listen, Store: store, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	natstest.Eventually(t, "more attempts to connect", func() bool {
+		v, err := ns.Varz(nil)
+		return err == nil && v.TotalConnections >= 8
+	})
+	if text := log.String(); strings.Contains(text, "stopped") || strings.Count(text, "refuses the connection") != 1 {
+		t.Errorf("while the server refuses the connection, the log has\n%s", text)
+	}
+	other.Close()
+	natstest.Eventually(t, "the connection of the standby", func() bool { return ns.NumClients() == 1 })
+	stop(ns)
+	if err := lock.release(); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-m.done:
+	case <-time.After(natstest.Patience):
+	}
+	if !m.serves() {
+		t.Errorf("the standby did not take over:\n%s", &log)
+	}
+	if err := m.Close(); err != nil {
+		t.Error(err)
+	}
 }
 
 // The holder of the lock may have many files to recover before it listens.
