@@ -341,6 +341,8 @@ func (v *verifier) problems(ctx context.Context, problems []verify.Problem) ([]S
 		}
 		already, err := v.offer(ctx, p)
 		switch {
+		case errors.Is(err, errNoPayload):
+			rows[i].BeyondRepair = err.Error()
 		case err != nil:
 			return fmt.Errorf("offer %s again: %w", p.Slot.ID(), err)
 		case already:
@@ -352,6 +354,10 @@ func (v *verifier) problems(ctx context.Context, problems []verify.Problem) ([]S
 	})
 	return rows, err
 }
+
+// errNoPayload is the error of offer for a triggered run whose record vanished, or became unreadable,
+// after it was checked.
+var errNoPayload = errors.New("its record, which had its payload, is missing or cannot be read any more")
 
 // offer publishes a slot again, and reports whether another process has just done so.
 func (v *verifier) offer(ctx context.Context, p verify.Problem) (already bool, err error) {
@@ -371,6 +377,9 @@ func (v *verifier) offer(ctx context.Context, p verify.Problem) (already bool, e
 	queue, messages, payload := v.check.Offer(p, v.node)
 	if p.Slot.Token != "" {
 		r, _, err := v.cfg.Ledger.Read(ctx, p.Slot)
+		if errors.Is(err, job.ErrNotFound) || exchange.IsUnreadable(err) {
+			return false, errNoPayload
+		}
 		if err != nil {
 			return false, err
 		}

@@ -69,6 +69,51 @@ func TestVerifyFindsMissingSlotsAndOffersThemOnce(t *testing.T) {
 	}
 }
 
+// The payload of a triggered run is in its record. It may expire, or an operator may remove it, between
+// the check and the repair.
+func TestVerifyRepairsTheOthersIfTheRecordOfATriggeredRunVanishes(t *testing.T) {
+	t.Parallel()
+	c, store := newArchive(t)
+	var revisions []uint64
+	slots := []job.Slot{{Job: "report", Token: "kept"}, {Job: "report", Token: "lost"}}
+	for _, slot := range slots {
+		r := job.Record{Slot: slot, Queue: "default", State: job.Running, Attempt: 1, Node: "dead", Nonce: "n", Published: now.Add(-time.Minute), Payload: []byte("1")}
+		revision, err := store.Ledger().Write(t.Context(), r, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		revisions = append(revisions, revision)
+	}
+	reads := 0
+	o := client.VerifyOptions{From: now.Add(-time.Hour), To: now, Jobs: []string{"report"}, Progress: func(values int) { reads = values }}
+	sum, err := c.Verify(t.Context(), o, nil)
+	if err != nil || sum.NoOutcome != 2 || sum.Missing != 1 || sum.BeyondRepair != 0 {
+		t.Fatalf("before the repair: %+v, %v", sum, err)
+	}
+	o.Repair = true
+	checked := reads - sum.Problems() // each problem is one more value when it is repaired
+	removed := false
+	o.Progress = func(values int) {
+		if values == checked && !removed {
+			removed = true
+			if err := store.Bucket("ledger").Remove(t.Context(), slots[1].Key(), revisions[1]); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	found := map[string]client.SlotProblem{}
+	sum, err = c.Verify(t.Context(), o, func(p client.SlotProblem) error {
+		found[p.ID] = p
+		return nil
+	})
+	if err != nil || sum.Offered != 2 || sum.BeyondRepair != 1 || len(found) != 3 {
+		t.Errorf("%+v, %v, found %+v", sum, err, found)
+	}
+	if lost := found[slots[1].ID()]; lost.Repair != "" || !strings.Contains(lost.BeyondRepair, "its record, which had its payload, is missing") {
+		t.Errorf("the run without a record: %+v", lost)
+	}
+}
+
 func TestVerifySaysThatAJobWasRemoved(t *testing.T) {
 	t.Parallel()
 	c, store := newArchive(t)
