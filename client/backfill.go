@@ -13,6 +13,7 @@ import (
 	"github.com/cronce-io/cronce/internal/codec"
 	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/internal/core/plans"
+	"github.com/cronce-io/cronce/internal/fleet/boot"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
 )
@@ -130,10 +131,11 @@ func (c *Client) Backfill(ctx context.Context, name string, b BackfillOptions, p
 // filler is one call of Backfill.
 type filler struct {
 	*Client
-	entry      plans.Entry
-	stretches  []stretch // the parts of the range within the horizon
-	now, began time.Time // the start, by the clock of the broker and by that of this process
-	skip       map[time.Time]bool
+	entry     plans.Entry
+	stretches []stretch     // the parts of the range within the horizon
+	now       time.Time     // the start, by the broker's clock
+	began     time.Duration // the start, by the boot clock: time.Since does not count the time of a suspend
+	skip      map[time.Time]bool
 
 	mu       sync.Mutex
 	sum      Backfilled
@@ -151,7 +153,7 @@ func (f *filler) plan(ctx context.Context, name string, b BackfillOptions) (err 
 		return err
 	}
 	f.cfg.Alive()
-	f.began = time.Now()
+	f.began = boot.Now()
 	if b.To.IsZero() {
 		b.To = f.now
 	}
@@ -305,7 +307,7 @@ func ticked(ctx context.Context, tick <-chan time.Time) bool {
 }
 
 // age returns the age of a slot by the broker's clock.
-func (f *filler) age(at time.Time) time.Duration { return f.now.Add(time.Since(f.began)).Sub(at) }
+func (f *filler) age(at time.Time) time.Duration { return f.now.Add(boot.Now() - f.began).Sub(at) }
 
 // sending is a slot whose messages are being published.
 type sending struct {

@@ -83,7 +83,7 @@ func TestArrowsPointOneWay(t *testing.T) {
 		"internal/check/story":              {"internal/attach", "internal/text/suggest", "job", "kv"},
 		"internal/attach":                   {"internal/fleet/node", "job", "kv"},
 		"internal/check/doctor":             {"internal/check/verify", "job", "kv"},
-		"client":                            {"internal/check/doctor", "internal/check/verify", "internal/attach", "internal/check/story", "internal/tracing", "job", "kv"},
+		"client":                            {"internal/check/doctor", "internal/check/verify", "internal/attach", "internal/fleet/boot", "internal/check/story", "internal/tracing", "job", "kv"},
 		"internal/api":                      {"internal/jobfile/spec", "internal/api/fault", "internal/api/row", "internal/api/schema", "client", "internal/attach", "internal/tracing", "job", "kv"},
 		"internal/action":                   {"internal/tracing", "job"},
 		"internal/action/ready":             {"internal/action"},
