@@ -25,6 +25,10 @@ const apiTimeout = 8 * time.Second
 // server does not permit it. subject is the subject of the request, or its prefix. The
 // first attempts are short, because most unanswered requests were lost with a
 // connection or a leader. Every request must be safe to repeat.
+//
+// If JetStream does not respond at all, it is not enabled, or its servers cannot be reached at the moment,
+// for example because a leaf node has lost its hub. Ask fails at once only if JetStream has not
+// answered on this connection before.
 func (w Wire) Ask(ctx context.Context, what, subject string, request func(context.Context) error) error {
 	began, pause := time.Now(), NewBackoff()
 	for limit := AttemptTimeout; ; limit = min(2*limit, apiTimeout) {
@@ -32,10 +36,11 @@ func (w Wire) Ask(ctx context.Context, what, subject string, request func(contex
 		err := w.WithComplaints(subject, attempted, within(ctx, limit, request))
 		switch {
 		case err == nil:
+			w.Transport.answered.Store(w.Prefix, true)
 			return nil
 		case HasCode(err, codeNoResources) && time.Since(began) < PeerWait && Wait(ctx, pause.NextBackOff()):
 			// The stream got more replicas a moment ago, and the server cannot place its consumers yet.
-		case errors.Is(err, nats.ErrNoResponders), errors.Is(err, jetstream.ErrJetStreamNotEnabled), errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
+		case errors.Is(err, nats.ErrNoResponders) && !w.hasAnswered(), errors.Is(err, jetstream.ErrJetStreamNotEnabled), errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
 			why := "JetStream is not enabled there, or not for this account: start nats-server with -js"
 			if w.domain != "" {
 				why = fmt.Sprintf("no JetStream domain %q answers: check its name, and that its servers are connected", w.domain)
@@ -49,6 +54,12 @@ func (w Wire) Ask(ctx context.Context, what, subject string, request func(contex
 			return fmt.Errorf("%s: %w (after %v): %w", what, job.ErrUnknown, time.Since(began).Round(time.Millisecond), err)
 		}
 	}
+}
+
+// hasAnswered reports whether the JetStream API has carried out a request of Ask on this connection.
+func (w Wire) hasAnswered() bool {
+	_, ok := w.Transport.answered.Load(w.Prefix)
+	return ok
 }
 
 // StreamInfo asks the stream's leader for its description. what names the request in errors.

@@ -59,6 +59,7 @@ type transport struct {
 	idle                   idleLimit // limit of a pause between the answers to a Get
 
 	directOnly sync.Map // streams, after the prefix of their API, that this login may read only with direct gets
+	answered   sync.Map // prefixes of JetStream APIs that have answered Ask
 
 	mu   sync.Mutex
 	last uint64 // id of the newest question
