@@ -108,8 +108,8 @@ type OnState struct {
 type AfterEnd struct {
 	Seen map[uint64]bool // by sequence
 
-	// First is the number of the first of these deliveries (its consumer sequence). Zero: not
-	// known.
+	// First is the number of the first of these deliveries that is known (its consumer sequence).
+	// Zero: none is.
 	First uint64
 }
 

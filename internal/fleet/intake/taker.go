@@ -179,13 +179,14 @@ func (t *taker) handle(ctx context.Context, m jetstream.Msg) {
 	_ = m.Ack() // if it is lost, the message is redelivered and names the same slot
 }
 
-// noteAfterEnd notes a message that was stored after the plan's end. Only the first delivery of a
-// message counts for afterEnd.First.
+// noteAfterEnd notes a message that was stored after the plan's end. This may be a repeated delivery.
+// Its number is higher than that of the message's first delivery, by which the server counts acks, so
+// afterEnd.First is then too high, and never too low.
 func (t *taker) noteAfterEnd(meta *jetstream.MsgMetadata) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.afterEnd.Seen[meta.Sequence.Stream] = true
-	if first := t.afterEnd.First; meta.NumDelivered == 1 && (first == 0 || meta.Sequence.Consumer < first) {
+	if first := t.afterEnd.First; first == 0 || meta.Sequence.Consumer < first {
 		t.afterEnd.First = meta.Sequence.Consumer
 	}
 }

@@ -61,15 +61,14 @@ type consumer struct {
 	s         *fakeStream
 	since     time.Time
 	passed    uint64 // the last sequence that was considered
-	delivered uint64 // deliveries of new messages
+	delivered uint64 // deliveries, also repeated ones
 	unacked   map[uint64]*delivery
 	closed    bool
 }
 
 type delivery struct {
-	number uint64
+	number uint64 // of the first one: the ack floor goes by it
 	due    time.Time
-	count  uint64
 }
 
 func newWorld(t testing.TB) *world {
@@ -381,8 +380,9 @@ func (c *consumer) next(n int) (group []jetstream.Msg, err error) {
 	}
 	for _, sequence := range slices.Sorted(maps.Keys(c.unacked)) {
 		if d := c.unacked[sequence]; len(group) < n && !d.due.After(time.Now()) {
-			d.due, d.count = time.Now().Add(30*time.Second), d.count+1
-			group = append(group, &delivered{c: c, m: c.s.messages[sequence-1], count: d.count})
+			c.delivered++
+			d.due = time.Now().Add(30 * time.Second)
+			group = append(group, &delivered{c: c, m: c.s.messages[sequence-1], number: c.delivered})
 		}
 	}
 	for _, m := range c.s.messages[c.passed:] {
@@ -392,8 +392,8 @@ func (c *consumer) next(n int) (group []jetstream.Msg, err error) {
 		c.passed = m.sequence
 		if c.wants(m) {
 			c.delivered++
-			c.unacked[m.sequence] = &delivery{c.delivered, time.Now().Add(30 * time.Second), 1}
-			group = append(group, &delivered{c: c, m: m, count: 1})
+			c.unacked[m.sequence] = &delivery{c.delivered, time.Now().Add(30 * time.Second)}
+			group = append(group, &delivered{c: c, m: m, number: c.delivered})
 		}
 	}
 	return group, nil
@@ -403,9 +403,9 @@ func (c *consumer) next(n int) (group []jetstream.Msg, err error) {
 type delivered struct {
 	jetstream.Msg // for the methods that intake does not call
 
-	c     *consumer
-	m     *message
-	count uint64
+	c      *consumer
+	m      *message
+	number uint64
 }
 
 func (d *delivered) Data() []byte { return []byte("data") }
@@ -419,13 +419,7 @@ func (d *delivered) Headers() nats.Header {
 }
 
 func (d *delivered) Metadata() (*jetstream.MsgMetadata, error) {
-	d.c.w.mu.Lock()
-	defer d.c.w.mu.Unlock()
-	meta := &jetstream.MsgMetadata{Timestamp: d.m.stored, NumDelivered: d.count, Sequence: jetstream.SequencePair{Stream: d.m.sequence}}
-	if u := d.c.unacked[d.m.sequence]; u != nil && d.count == 1 {
-		meta.Sequence.Consumer = u.number
-	}
-	return meta, nil
+	return &jetstream.MsgMetadata{Timestamp: d.m.stored, Sequence: jetstream.SequencePair{Stream: d.m.sequence, Consumer: d.number}}, nil
 }
 
 func (d *delivered) Ack() error {
