@@ -12,6 +12,14 @@ const name64 = /^[A-Za-z0-9_-]{1,64}$/;
 const pause = (ms) => new Promise((done) => setTimeout(done, ms));
 const boot = () => uptime() * 1000; // a clock that counts suspend, in ms
 const ms = (duration) => [...duration.matchAll(/([\d.]+)(ms|us|µs|ns|h|m|s)/g)].reduce((sum, [, n, unit]) => sum + n * { h: 3.6e6, m: 6e4, s: 1000, ms: 1, us: 1e-3, "µs": 1e-3, ns: 1e-6 }[unit], 0);
+
+// A number of JavaScript has no more than 17 digits. So parse turns long ones into marked texts, and format writes these
+// as they were: a member that this worker does not know keeps its value [V-3]. No text that arrives has the mark.
+const mark = randomBytes(12).toString("hex");
+const tokens = /"[^"\\]*(?:\\.[^"\\]*)*"|-?\d[\d.eE+-]*/g; // texts and numbers
+const marked = (s) => (s[0] === '"' || (s.length < 16 && Number.isFinite(Number(s))) ? s : `"${mark}${s}"`);
+const parse = (json) => JSON.parse(json) && JSON.parse(json.replace(tokens, marked)); // the first one refuses what is not JSON
+const format = (value) => JSON.stringify(value).replaceAll(new RegExp(`"${mark}([^"]*)"`, "g"), "$1");
 const iso = (at) => new Date(at).toISOString();
 
 // run takes part in the fleet until the signal aborts: one incarnation after another [L-4].
@@ -41,7 +49,7 @@ export class Store {
     if (answer.error) throw new Error(`read ${key}: ${answer.error.description}`);
     const { seq, time, data, hdrs } = answer.message, head = Buffer.from(hdrs ?? "", "base64").toString();
     if (/^(KV-Operation: *(DEL|PURGE)|Nats-Marker-Reason:)/m.test(head)) return { revision: seq };
-    const value = JSON.parse(Buffer.from(data ?? "", "base64"));
+    const value = parse(Buffer.from(data ?? "", "base64").toString());
     if (value?.v !== 1) throw new Error(`read ${key}: format version ${value?.v}`);
     bounded(bucket, value); // [V-4]
     return { revision: seq, value, time };
@@ -51,7 +59,7 @@ export class Store {
   // another write was first. It repeats the same bytes until a copy is answered [W-3]. If giveUp returns true first,
   // it throws: then the result is not known [W-5].
   async write(bucket, key, value, revision, giveUp) {
-    const nonce = `${this.prefix}/${++this.writes}`, bytes = JSON.stringify({ ...value, nonce });
+    const nonce = `${this.prefix}/${++this.writes}`, bytes = format({ ...value, nonce });
     const head = newHeaders();
     head.set("Nats-Expected-Last-Subject-Sequence", String(revision));
     head.set("Nats-Expected-Stream", `KV_${this.namespace}_${bucket}`);

@@ -41,3 +41,25 @@ test("minimal: a node that stops knows the revision of its last heartbeat", asyn
   await node.beat();
   assert.equal(node.revision, 9);
 });
+
+test("minimal: a member of a newer program is written back with all of its digits", async () => {
+  const value = '{"v":1,"id":"j:@k","state":"retrying","attempt":1,"newer":[12345678901234567890,-0.12345678901234567890,1e400,2.5,{"text":"12345678901234567890 \\"9007199254740993","n":9007199254740993}]}';
+  const sent = [];
+  const nc = {
+    async request(subject, body) {
+      if (subject.startsWith("$KV.")) return { json: () => ({ seq: sent.push(body) }) };
+      return { json: () => ({ message: { seq: 7, data: Buffer.from(value).toString("base64") } }) };
+    },
+  };
+  const store = new Store(nc, "ns"), record = (await store.read("ledger", "j.t.k")).value;
+  assert.deepEqual([record.attempt, record.newer[3]], [1, 2.5]);
+  await store.write("ledger", "j.t.k", record, 7, () => false);
+  assert.equal(sent[0].replace(/,"nonce":"[^"]*"/, ""), value);
+});
+
+test("minimal: a value that is not JSON is not read, however long its numbers are", async () => {
+  for (const number of ["01234567890123456789", "1234567890123456789.", "12345678-12345678", "1234567890123456789 1", "x1234567890123456789"]) {
+    const nc = { request: async () => ({ json: () => ({ message: { seq: 7, data: Buffer.from(`{"v":1,"id":"j:@k","state":"retrying","newer":${number}}`).toString("base64") } }) }) };
+    await assert.rejects(new Store(nc, "ns").read("ledger", "j.t.k"), SyntaxError, number);
+  }
+});
