@@ -27,6 +27,12 @@
 // If a job is deleted while no producer runs, its consumer stays, because no definition
 // names it any more (nats consumer rm STREAM NAME).
 //
+// If a job has no consumer, and its current plan has no On, all its plans count as drained: the consumer
+// of the last one is removed when it is drained. So messages of a plan that has ended start no runs if
+// no producer ran before the job got a schedule, if the consumer is removed by hand before it is
+// drained, or, on a work queue, if the producer ends after it removed the consumer of one plan and
+// before it created that of the next.
+//
 // If one subject of a stream is purged while messages of other subjects wait for a redelivery,
 // because their producer died or their slots could not be published, the server may never redeliver
 // these messages (integration/facts, 20). Nothing in the stream distinguishes them from messages

@@ -3,6 +3,8 @@ package intake_test
 import (
 	"testing"
 	"time"
+
+	"github.com/cronce-io/cronce/job"
 )
 
 // The stream gets a leader with a slower clock after the plan's end.
@@ -82,5 +84,46 @@ func TestAPlanThatEndedIsBegunAgainIfTheCreationOfItsConsumerGetsNoAnswer(t *tes
 		w.has("before an answer")
 		w.wants("in the end", before, after)
 		w.has("in the end", "B x")
+	})
+}
+
+// Another producer starts when the job has no consumer any more.
+func TestAPlanBeforeAScheduleIsNotBegunAgain(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		w.define(on("A", "x"))
+		stop := w.run(t.Context(), 0)
+		time.Sleep(time.Second)
+		token := w.publish("A", "x", "")
+		time.Sleep(time.Second)
+		w.define(job.Job{Name: "charge", Schedule: "@daily"})
+		w.wants("of the plan before", token)
+		stop()
+		w.set(func() { clear(w.slots) })
+		defer w.run(t.Context(), 0)()
+		w.wants("with another producer")
+		if len(w.removed) != 1 {
+			t.Errorf("consumers were created and removed: %v", w.removed)
+		}
+	})
+}
+
+// A work queue has one consumer of the job at a time, so that of the earlier plan is removed first.
+func TestEachPlanBeforeAScheduleIsDrained(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		w.stream("A", true)
+		w.define(on("A", "x"))
+		stop := w.run(t.Context(), 0)
+		time.Sleep(time.Second)
+		stop()
+		first := w.publish("A", "x", "")
+		time.Sleep(time.Second)
+		w.define(on("A", "y"))
+		time.Sleep(time.Second)
+		second := w.publish("A", "y", "")
+		time.Sleep(time.Second)
+		w.define(job.Job{Name: "charge", Schedule: "@daily"})
+		defer w.run(t.Context(), 0)()
+		w.wants("of both plans", first, second)
+		w.has("in the end")
 	})
 }
