@@ -49,7 +49,7 @@
 //   - Two sweeps that find the same slot use the same message ID, and the stream folds them.
 //   - A triggered run that is lost in its lock is ended. This cannot be undone, so the sweep first
 //     lists all messages of the job, and checks that the listing has as many messages as the
-//     streams' leaders count.
+//     streams' leaders count. A stranded message still has the run's payload: it is published again.
 //   - If a record or slot cannot be read, the pass skips it and names it in the key "sweep",
 //     which "cronce doctor" shows. One bad record does not end the pass.
 //   - If no pass has been completed for a minute and a half, the second oldest producer makes one: the

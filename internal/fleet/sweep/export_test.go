@@ -13,3 +13,6 @@ const MaxMoved = maxMoved
 
 // MaxUnlisted is for how many turns a node does not list the others.
 const MaxUnlisted = maxUnlisted
+
+// MaxStranded is how many stranded messages a pass keeps.
+const MaxStranded = maxStranded

@@ -123,7 +123,8 @@ func (s *Sweeper) offerStopped(ctx context.Context, stopped []stoppedLock, hasMe
 // lostSlots returns the stuck slots of a lock that have neither a message nor a record. No worker
 // has them, because it would have claimed them. The sweep ends a triggered run that is lost, which
 // cannot be undone. So lostSlots lists the messages of its job again, and makes sure that the listing
-// is complete.
+// is complete. If the message is stranded, it still has the run's payload, so lostSlots publishes it again:
+// offerStranded may have had no room for it.
 func (s *Sweeper) lostSlots(ctx context.Context, l stoppedLock, hasMessage map[job.Slot]bool) (lost []job.Slot, err error) {
 	triggered := false
 	for _, slot := range l.stuck {
@@ -146,28 +147,41 @@ func (s *Sweeper) lostSlots(ctx context.Context, l stoppedLock, hasMessage map[j
 	if !triggered {
 		return lost, nil
 	}
-	all, err := s.messagesOf(ctx, l.Job)
+	all, stranded, err := s.messagesOf(ctx, l.Job, lost)
 	if errors.Is(err, job.ErrUnknown) && ctx.Err() == nil {
 		return nil, nil // the next pass asks again
+	}
+	for _, w := range stranded {
+		if err == nil && !all[w.Slot] && s.age(w.Published) > stallAfter { // before, a worker may have it
+			err = s.offerUnclaimed(ctx, w)
+		}
+	}
+	for _, w := range stranded {
+		all[w.Slot], all[w.Slot.Whole()] = true, true
 	}
 	return slices.DeleteFunc(lost, func(slot job.Slot) bool { return all[slot] }), err
 }
 
 // messagesOf returns all slots of a job that have a message which a worker will get. A message of a shard
-// also counts for the whole slot. If a message may be missing, the error is job.ErrUnknown.
-func (s *Sweeper) messagesOf(ctx context.Context, name string) (map[job.Slot]bool, error) {
-	hasMessage := map[job.Slot]bool{}
-	for _, messages := range []Messages{s.cfg.Slots, s.cfg.Timers} {
+// also counts for the whole slot. It returns the stranded messages of the slots in lost apart from them. If
+// a message may be missing, the error is job.ErrUnknown.
+func (s *Sweeper) messagesOf(ctx context.Context, name string, lost []job.Slot) (hasMessage map[job.Slot]bool, stranded []strandedMessage, err error) {
+	hasMessage = map[job.Slot]bool{}
+	for i, messages := range []Messages{s.cfg.Slots, s.cfg.Timers} {
 		for w, err := range messages.Waiting(ctx, stream.WaitingFilter{Job: name, Fired: true, Complete: true}) {
-			if err != nil && !errors.Is(err, job.ErrInvalid) {
-				return nil, err
-			}
-			if err == nil && !w.Stranded {
+			key := strandedKey{i == 1, w.Sequence}
+			switch {
+			case errors.Is(err, job.ErrInvalid): // it is no slot's message
+			case err != nil:
+				return nil, nil, err
+			case !w.Stranded:
 				hasMessage[w.Slot], hasMessage[w.Slot.Whole()] = true, true
+			case slices.Contains(lost, w.Slot.Whole()) && !s.leftovers[key]:
+				stranded = append(stranded, strandedMessage{w, key})
 			}
 		}
 	}
-	return hasMessage, nil
+	return hasMessage, stranded, nil
 }
 
 // offerLost publishes messages for the lost slots of a lock, and for the slots that wait behind

@@ -33,16 +33,21 @@ func (s *Sweeper) offerStranded(ctx context.Context, stranded []strandedMessage,
 		if hasMessage[w.Slot] {
 			continue
 		}
-		rec, _, err := s.cfg.Ledger.Read(ctx, w.Slot)
-		switch {
-		case errors.Is(err, job.ErrNotFound):
-			err = s.sendAs(ctx, w.Queue, w.Message, w.Payload, "", offerOf(w.Sequence))
-		case err == nil && rec.State.Final():
-			s.leftovers[w.key] = true
-		}
-		if err := s.skipIfBad(ctx, w.Slot, err); err != nil {
+		if err := s.skipIfBad(ctx, w.Slot, s.offerUnclaimed(ctx, w)); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// offerUnclaimed publishes a stranded message again if its slot has no record.
+func (s *Sweeper) offerUnclaimed(ctx context.Context, w strandedMessage) error {
+	rec, _, err := s.cfg.Ledger.Read(ctx, w.Slot)
+	switch {
+	case errors.Is(err, job.ErrNotFound):
+		return s.sendAs(ctx, w.Queue, w.Message, w.Payload, "", offerOf(w.Sequence))
+	case err == nil && rec.State.Final():
+		s.leftovers[w.key] = true
+	}
+	return err
 }

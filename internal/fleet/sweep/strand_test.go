@@ -1,16 +1,22 @@
 package sweep_test
 
 import (
+	"context"
 	"encoding/json"
+	"iter"
 	"slices"
 	"strconv"
 	"testing"
 	"time"
 
 	"github.com/cronce-io/cronce/internal/broker/stream"
+	"github.com/cronce-io/cronce/internal/broker/wire"
 	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/plans"
+	"github.com/cronce-io/cronce/internal/fleet/sweep"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/job"
+	"github.com/cronce-io/cronce/kv"
 )
 
 // A slot with a record is offered as its record says, one without as its message says.
@@ -57,5 +63,73 @@ func TestAStrandedMessageDoesNotCountAsAMessage(t *testing.T) {
 	}
 	if want := []uint64{1, 2, 3, 4}; !slices.Equal(stranded, want) {
 		t.Errorf("stranded are %v, want %v", stranded, want)
+	}
+}
+
+// crowd is a broker on which the messages of a stuck run and of many other slots are stranded.
+type crowd struct {
+	*pair
+	holder job.Slot
+	sent   []core.Message
+	bodies []string
+}
+
+func (c *crowd) Publish(_ string, m core.Message, payload []byte) (func(context.Context) (bool, error), error) {
+	if m.Slot.Whole() == c.holder {
+		c.sent, c.bodies = append(c.sent, m), append(c.bodies, string(payload))
+	}
+	return func(context.Context) (bool, error) { return false, nil }, nil
+}
+
+// The methods of these types have the names of methods of pair.
+type (
+	heldLock struct{ kv.LockChange }
+	oneJob   struct{ plans.Entry }
+)
+
+func (l heldLock) Changes(context.Context, *wire.Cursor) iter.Seq2[kv.LockChange, error] {
+	return func(yield func(kv.LockChange, error) bool) { yield(l.LockChange, nil) }
+}
+
+func (j oneJob) Read(context.Context, string) (plans.Entry, uint64, error) { return j.Entry, 1, nil }
+
+// The messages of the others take all the room that a pass has for payloads. They may even wait for
+// the lock that the run holds.
+func TestATriggeredRunInItsLockIsNotEndedWhileItsMessageIsStranded(t *testing.T) {
+	run := job.Slot{Job: "report", Token: "k"}
+	for name, c := range map[string]struct {
+		stranded job.Slot
+		age      time.Duration // of the run's message
+		offered  int
+	}{
+		"the run":        {run, time.Hour, 1},
+		"one shard":      {run.WithShard(2, 3), time.Hour, 1},
+		"a worker's run": {run, time.Second, 0}, // its worker may still have the message
+	} {
+		t.Run(name, func(t *testing.T) {
+			now := time.Now()
+			b := &crowd{pair: &pair{}, holder: run}
+			for n := range sweep.MaxStranded {
+				other := job.Slot{Job: "other", Token: strconv.Itoa(n)}
+				b.waiting = append(b.waiting, stream.WaitingSlot{Message: core.Message{Slot: other}, Queue: "default", Sequence: uint64(n + 1), Published: now.Add(-time.Hour), Stranded: true})
+			}
+			b.waiting = append(b.waiting, stream.WaitingSlot{Message: core.Message{Slot: c.stranded}, Queue: "default", Sequence: 5000, Published: now.Add(-c.age), Payload: []byte("own"), Stranded: true})
+			cfg := sweep.Config{Node: "n", Ledger: ledger{b.pair}, Slots: b, Timers: timers{}, Seen: &sweep.Seen{}, Now: func() time.Time { return now }, Lease: lease, Horizon: 24 * time.Hour,
+				Locks:    heldLock{kv.LockChange{Lock: core.Lock{Job: "report", Holders: []core.LockSlot{{Slot: run}}}, Time: now.Add(-time.Hour)}},
+				Registry: oneJob{plans.Entry{Definition: plans.Definition{Job: job.Job{Name: "report"}}}},
+				After:    func(string) []plans.Entry { return nil }, Late: func() []plans.Entry { return nil }, Offered: func(job.Slot) {},
+			}
+			if err := sweep.New(cfg).Pass(t.Context(), nil); err != nil {
+				t.Fatal(err)
+			}
+			if len(b.sent) != c.offered {
+				t.Fatalf("published %+v, want %d messages", b.sent, c.offered)
+			}
+			for i, m := range b.sent {
+				if m.Slot != c.stranded || m.Refused != "" || b.bodies[i] != "own" {
+					t.Errorf("published %+v with payload %q, want the stranded message again", m, b.bodies[i])
+				}
+			}
+		})
 	}
 }
