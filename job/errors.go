@@ -48,7 +48,7 @@ var (
 	// server does not say which request it refused, so a denied write is ErrUnknown too.
 	ErrDenied = errors.New("not permitted")
 
-	// ErrFull: the server has no storage left for a message.
+	// ErrFull: the server has no storage left for a message, or no room for another consumer.
 	ErrFull = errors.New("storage is full")
 
 	// ErrMismatch: what is stored on the broker differs from the options or settings given.

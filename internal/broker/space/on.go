@@ -102,7 +102,8 @@ func (s *Space) onStream(ctx context.Context, stream string) (*jetstream.StreamI
 
 // BeginOn creates the consumer of a plan of the job. On a work queue it delivers all
 // messages, on other streams those stored since the given time. The caller has checked
-// that the name is free. A second call with the same arguments has no effect.
+// that the name is free. A second call with the same arguments has no effect. If the server has no room for
+// the consumer now, the error wraps job.ErrFull.
 func (s *Space) BeginOn(ctx context.Context, name, consumer string, plan plans.PastPlan, since time.Time) error {
 	on := plan.Plan.On
 	if slices.Contains(layout.Streams(s.Namespace), on.Stream) {
@@ -126,9 +127,16 @@ func (s *Space) BeginOn(ctx context.Context, name, consumer string, plan plans.P
 	if info.Config.Retention == jetstream.WorkQueuePolicy || s.Stamp != nil { // the broker does not know the times of Stamp
 		want.DeliverPolicy, want.OptStartTime = jetstream.DeliverAllPolicy, nil
 	}
-	_, err = s.feed(ctx, on.Stream, want)
+	if _, err = s.feed(ctx, on.Stream, want); wire.IsFull(err) {
+		return noRoomError{err}
+	}
 	return err
 }
+
+// noRoomError is the refusal of a consumer for which the server has no room now. It also wraps job.ErrFull.
+type noRoomError struct{ error }
+
+func (e noRoomError) Unwrap() []error { return []error{job.ErrFull, e.error} }
 
 // AdoptOn adds metadata to a consumer that an older version created: the start of its plan, and
 // the time until which the runs of its messages are named as that version names them (see

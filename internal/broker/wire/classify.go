@@ -107,6 +107,12 @@ func HasCode(err error, codes ...jetstream.ErrorCode) bool {
 	return false
 }
 
+// IsFull reports whether the server refused a request because a resource or a limit was used up. It may
+// carry out the same request later.
+func IsFull(err error) bool {
+	return HasCode(err, codeAccountFull, codeNoStorage, codeMaxConsumers, codeNoResources, CodeNoPeers)
+}
+
 // The server does not answer a request that it does not permit. It reports a permission
 // violation to the connection's error handler, and the link keeps these reports.
 

@@ -69,7 +69,7 @@ func TestAPlanThatEndedBeforeTheHorizonIsNotBegun(t *testing.T) {
 }
 
 // If the plan counted as drained, the next plan would begin, and no producer would take the message.
-func TestAPlanThatEndedIsBegunAgainIfTheCreationOfItsConsumerGetsNoAnswer(t *testing.T) {
+func TestAPlanThatEndedIsBegunAgainIfItsConsumerCannotBeCreatedNow(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.define(on("A", "x"))
 		time.Sleep(time.Second)
@@ -78,7 +78,7 @@ func TestAPlanThatEndedIsBegunAgainIfTheCreationOfItsConsumerGetsNoAnswer(t *tes
 		w.define(on("B", "x"))
 		time.Sleep(time.Second)
 		after := w.publish("B", "x", "")
-		w.set(func() { w.unbegun = 3 })
+		w.set(func() { w.unbegun = []error{job.ErrUnknown, job.ErrFull, job.ErrUnknown} })
 		defer w.run(t.Context(), 0)()
 		time.Sleep(time.Second)
 		w.has("before an answer")

@@ -573,6 +573,25 @@ func removeSuspended(t *testing.T, store *kv.Store, c core.OnConsumer, meanwhile
 	}
 }
 
+func TestAConsumerForWhichAStreamHasNoRoomIsRefusedAsFull(t *testing.T) {
+	t.Parallel()
+	js := natstest.Run(t).JetStream()
+	store, err := kv.Open(t.Context(), js, kv.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "A", Subjects: []string{"a"}, MaxConsumers: 1}); err != nil {
+		t.Fatal(err)
+	}
+	plan := plans.PastPlan{From: time.Now(), Plan: job.Plan{On: job.On{Stream: "A", Subject: "a"}}}
+	for i, want := range []error{nil, job.ErrFull} {
+		name := fmt.Sprint("job", i)
+		if err := store.BeginOn(t.Context(), name, layout.OnConsumers("cronce", name)[0], plan, time.Now()); !errors.Is(err, want) {
+			t.Errorf("consumer %d: %v, want %v", i+1, err, want)
+		}
+	}
+}
+
 // On an interest stream, a consumer that is deleted takes along all messages that are not acked.
 func TestAConsumerIsNotRemovedByAProducerThatWasSuspendedBeforeItsRequest(t *testing.T) {
 	t.Parallel()

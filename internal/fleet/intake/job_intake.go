@@ -180,7 +180,8 @@ func (j *jobIntake) begin(ctx context.Context, p plans.PastPlan, found []core.On
 	for _, name := range j.cfg.Names(j.entry.Job.Name) {
 		if !slices.ContainsFunc(found, func(c core.OnConsumer) bool { return c.Stream == p.Plan.On.Stream && c.Name == name }) {
 			err := j.cfg.Broker.BeginOn(ctx, j.entry.Job.Name, name, p, since)
-			if err != nil && !p.To.IsZero() && !errors.Is(err, job.ErrUnknown) && ctx.Err() == nil {
+			passing := errors.Is(err, job.ErrUnknown) || errors.Is(err, job.ErrFull)
+			if err != nil && !p.To.IsZero() && !passing && ctx.Err() == nil {
 				// The stream of the plan no longer exists, or cannot be read. The later plans
 				// must begin all the same.
 				j.log.Warn("cannot take messages of a plan that has ended", "on", p.Plan.On.String(), "error", err)

@@ -37,9 +37,9 @@ type world struct {
 	slots     map[string]core.Message
 	removed   []string
 
-	unanswered int    // calls of RemoveOn that fail
-	unbegun    int    // calls of BeginOn that fail
-	leaderless string // the stream about which OnConsumers gets no answer
+	unanswered int     // calls of RemoveOn that fail
+	unbegun    []error // of the next calls of BeginOn
+	leaderless string  // the stream about which OnConsumers gets no answer
 }
 
 type fakeStream struct {
@@ -249,13 +249,13 @@ func (w *world) OnConsumers(ctx context.Context, stream, name string) ([]core.On
 
 func (w *world) BeginOn(_ context.Context, _, name string, plan plans.PastPlan, since time.Time) error {
 	w.mu.Lock()
-	unbegun := w.unbegun > 0
-	if unbegun {
-		w.unbegun--
+	var err error
+	if len(w.unbegun) > 0 {
+		err, w.unbegun = w.unbegun[0], w.unbegun[1:]
 	}
 	w.mu.Unlock()
-	if unbegun {
-		return job.ErrUnknown
+	if err != nil {
+		return err
 	}
 	return w.begin(name, plan.Plan.On, plan.From, since)
 }
