@@ -207,6 +207,27 @@ func TestAJobThatAReloadHasRemovedIsNotComparedWithLaterDefinitions(t *testing.T
 	}
 }
 
+// The handlers of this process are then those of the earlier file.
+func TestAReloadThatFailsLeavesTheJobsOfTheReplicaAsTheyWere(t *testing.T) {
+	t.Parallel()
+	r, log := loggingReplica(t)
+	report, large := job.Job{Name: "report", Schedule: "@hourly"}, job.Job{Name: "large", Schedule: "@hourly"}
+	large.Payload = []byte(`"` + strings.Repeat("x", 2<<20) + `"`) // the server refuses it
+	if err := r.Apply(t.Context(), []job.Job{report}, true); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Apply(t.Context(), []job.Job{large}, true); err == nil {
+		t.Fatal("Apply returned no error")
+	}
+	if len(r.jobs) != 1 || r.jobs[0].Name != "report" {
+		t.Errorf("to a new registry, the replica would apply %d jobs, the first is %q; want only job report", len(r.jobs), r.jobs[0].Name)
+	}
+	log.Reset()
+	if r.noteForeign(job.Job{Name: "report", Schedule: "@daily"}); !strings.Contains(log.String(), "job=report") {
+		t.Errorf("the definition of another node is not reported:\n%s", log)
+	}
+}
+
 // loggingReplica returns a replica that does not run, and its log.
 func loggingReplica(t *testing.T) (*Replica, *strings.Builder) {
 	t.Helper()

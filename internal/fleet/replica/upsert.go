@@ -45,6 +45,9 @@ const (
 // when another definition replaces one of these jobs. Apply may be called while Run runs. While
 // the broker is away, it waits until ctx ends.
 //
+// If Apply fails, the replica keeps the jobs that it had, because the caller keeps their handlers. If the
+// registry is created again, the replica applies these. Apply must not be called together with Add or Drop.
+//
 // Apply first reads the jobs, many in one request. Then it works in rounds. A round sends the
 // writes that are needed, in order, without waiting for each answer. If a write meets a conflict,
 // because another replica has written the job meanwhile, the job is read again at the leader and
@@ -52,18 +55,25 @@ const (
 func (r *Replica) Apply(ctx context.Context, jobs []job.Job, force bool) error {
 	run := r.applied.begin()
 	defer r.applied.end(run)
-	left := map[string]bool{}
 	r.mu.Lock()
-	for _, j := range r.jobs {
-		left[j.Name] = true
-	}
+	before := r.jobs
 	r.jobs = slices.Clone(jobs)
 	r.mu.Unlock()
+	if err := (&applying{Replica: r, applyRun: run, force: force}).run(ctx, jobs); err != nil {
+		r.mu.Lock()
+		r.jobs = before
+		r.mu.Unlock()
+		return err
+	}
+	left := map[string]bool{}
+	for _, j := range before {
+		left[j.Name] = true
+	}
 	for _, j := range jobs {
 		delete(left, j.Name)
 	}
 	r.applied.drop(slices.Collect(maps.Keys(left))...)
-	return (&applying{Replica: r, applyRun: run, force: force}).run(ctx, jobs)
+	return nil
 }
 
 func (a *applying) run(ctx context.Context, jobs []job.Job) error {
