@@ -453,6 +453,47 @@ func TestAStalledWatchFencesNoLivingNode(t *testing.T) {
 }
 
 // An operator may have deleted the key of a living node, so the key must be missing for a lease.
+func TestAProcessWithoutAWatchForgetsNodesThatItNoLongerAsksAbout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBucket()
+		p := peers(b, bootClock())
+		ask := func(name string, want bool) {
+			t.Helper()
+			if dead, _, err := p.Dead(t.Context(), name, "by"); err != nil || dead != want {
+				t.Fatalf("node %s is dead: %v, %v; want %v", name, dead, err, want)
+			}
+		}
+		b.store(t, exchange.Node{Name: "silent", State: exchange.NodeAlive, Lease: lease}, 0)
+		for n := range 3 * node.MaxUnwatched {
+			if n%node.MaxUnwatched == node.MaxUnwatched/2 {
+				time.Sleep(lease / 4) // bubble time
+			}
+			name := fmt.Sprint("stopped", n)
+			b.store(t, exchange.Node{Name: name, State: exchange.NodeStopped}, 0)
+			ask(name, true)
+			if n%100 == 0 {
+				ask("silent", false) // the others do not change since when it is silent
+			}
+		}
+		ask("stopped0", true)
+		time.Sleep(lease / 4)
+		ask("silent", true)
+		if n := p.Seen(); n > node.MaxUnwatched {
+			t.Errorf("the records of %d nodes are kept, want at most %d", n, node.MaxUnwatched)
+		}
+		for n := range node.MaxUnwatched {
+			name := fmt.Sprint("alive", n)
+			b.store(t, exchange.Node{Name: name, State: exchange.NodeAlive, Lease: lease}, 0)
+			ask(name, false)
+		}
+		time.Sleep(lease + time.Second)
+		ask("another", false)
+		if n := p.Seen(); n != 1 {
+			t.Errorf("the records of %d nodes are kept, want only that of the last", n)
+		}
+	})
+}
+
 func TestAMissingKeyIsFencedByCreatingItAfterALease(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

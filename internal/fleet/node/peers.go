@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"sync"
 	"time"
 
@@ -66,6 +67,11 @@ func (o observation) isDead() bool {
 // readEvery is the interval at which an unwatched node is read, because another node may
 // have fenced it.
 const readEvery = time.Second
+
+// maxUnwatched is how many records Peers keeps without a watch before it forgets some. A client asks
+// about the owners of slots that it cancels, and a worker about those of slots that it takes over, for as
+// long as their programs run. No node has the name of an earlier one.
+const maxUnwatched = 1000
 
 // NewPeers returns a Peers without any observations; see Watch.
 func NewPeers(cfg PeersConfig) *Peers {
@@ -159,12 +165,22 @@ func (p *Peers) note(name string, e exchange.NodeEvent) observation {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	o, known := p.seen[name]
+	if !known && !p.watching && len(p.seen) >= maxUnwatched {
+		p.evict()
+	}
 	if !known || e.Revision != o.revision {
 		o = observation{node: e.Node, revision: e.Revision, since: p.cfg.Boot()}
 	}
 	o.readAt = p.cfg.Boot()
 	p.seen[name] = o
 	return o
+}
+
+// evict forgets the dead nodes, and those that no caller has asked about for a lease. Neither proves
+// a living node dead: the record is read again, and the node's silence is then measured from the start.
+func (p *Peers) evict() {
+	now := p.cfg.Boot()
+	maps.DeleteFunc(p.seen, func(_ string, o observation) bool { return o.isDead() || now-o.readAt > p.cfg.Lease })
 }
 
 func (p *Peers) forget(name string) {
