@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -125,5 +126,43 @@ func TestEachPlanBeforeAScheduleIsDrained(t *testing.T) {
 		defer w.run(t.Context(), 0)()
 		w.wants("of both plans", first, second)
 		w.has("in the end")
+	})
+}
+
+// The server does not count messages that were replaced as unacked, and sends no word of them.
+func TestAPlanIsNotDrainedByMessagesFromAfterItsEndThatWereReplaced(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		w.define(on("A", "all"))
+		w.set(func() { w.put = func(core.Message) error { return job.ErrUnknown } })
+		defer w.run(t.Context(), 0)()
+		time.Sleep(time.Second)
+		before := w.publish("A", "x", "")
+		time.Sleep(3 * time.Second)
+		w.define(on("B", "x"))
+		for range 3 {
+			time.Sleep(3 * time.Second)
+			w.replace("A", "y")
+		}
+		time.Sleep(10 * time.Second)
+		w.set(func() { w.put = func(core.Message) error { return nil } })
+		w.wants("of the plan that ended", before)
+		w.has("in the end", "B x")
+	})
+}
+
+// The number of its first delivery went to a producer that has ended, so the ack floor says nothing.
+func TestAPlanWithoutMessagesIsDrainedAlthoughOneFromAfterItsEndStays(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		w.define(on("A", "x"))
+		stop := w.run(t.Context(), 0)
+		time.Sleep(time.Second)
+		w.define(on("B", "x"))
+		time.Sleep(time.Second)
+		w.publish("A", "x", "")
+		time.Sleep(3 * time.Second)
+		stop()
+		defer w.run(t.Context(), 0)()
+		time.Sleep(2 * time.Minute)
+		w.has("in the end", "B x")
 	})
 }

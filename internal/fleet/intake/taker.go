@@ -24,6 +24,10 @@ const (
 	// afterEndDelay is about how long messages that were stored after the plan's end are delayed
 	// while its consumer drains.
 	afterEndDelay = 5 * time.Second
+
+	// seemsTime is how long a plan has to seem drained before it counts as drained: longer than the
+	// broker takes to deliver an unacked message again (30 s).
+	seemsTime = 40 * time.Second
 )
 
 // taker makes slots of the messages of one consumer.
@@ -37,6 +41,7 @@ type taker struct {
 
 	mu       sync.Mutex
 	afterEnd core.AfterEnd
+	seems    time.Time // since when the plan seems drained, and none of its messages was delivered here; zero: it does not
 }
 
 func newTaker(j *jobIntake, c planConsumer) *taker {
@@ -134,7 +139,15 @@ func (t *taker) isDrained(ctx context.Context, feed Feed) (bool, error) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return state.IsDrained(t.afterEnd), nil
+	switch {
+	case state.IsDrained(t.afterEnd):
+		return true, nil
+	case !state.SeemsDrained(t.afterEnd):
+		t.seems = time.Time{}
+	case t.seems.IsZero():
+		t.seems = time.Now()
+	}
+	return !t.seems.IsZero() && time.Since(t.seems) > seemsTime, nil
 }
 
 // handle publishes the slot of a message and then acks the message. If the slot is not stored,
@@ -156,6 +169,7 @@ func (t *taker) handle(ctx context.Context, m jetstream.Msg) {
 		_ = m.Ack() // the message belongs to the previous plan, or to none
 		return
 	}
+	t.noteOwn()
 	event := core.StreamEvent{
 		Stream: t.consumer.Stream, Created: t.consumer.StreamCreated, Sequence: sequence, Stored: stored,
 		ID: m.Headers().Get(jetstream.MsgIDHeader), Size: len(m.Data()), SequenceOnly: !stored.After(t.consumer.SequenceOnlyUntil),
@@ -177,6 +191,13 @@ func (t *taker) handle(ctx context.Context, m jetstream.Msg) {
 		}
 	}
 	_ = m.Ack() // if it is lost, the message is redelivered and names the same slot
+}
+
+// noteOwn notes a message of the plan, which may stay unacked.
+func (t *taker) noteOwn() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.seems = time.Time{}
 }
 
 // noteAfterEnd notes a message that was stored after the plan's end. This may be a repeated delivery.

@@ -52,7 +52,7 @@ type message struct {
 	subject, id string
 	sequence    uint64
 	stored      time.Time
-	gone        bool // acked, in a work queue
+	gone        bool // acked, in a work queue, or replaced
 }
 
 type consumer struct {
@@ -93,6 +93,25 @@ func (w *world) stream(name string, workQueue bool) {
 // publish stores a message, and returns the token of the run that it should start.
 func (w *world) publish(stream, subject, id string) string {
 	return w.publishAt(stream, subject, id, time.Now())
+}
+
+// replace is publish to a stream that keeps one message of each subject.
+func (w *world) replace(stream, subject string) {
+	w.mu.Lock()
+	s := w.streams[stream]
+	for _, m := range s.messages {
+		if m.subject != subject {
+			continue
+		}
+		m.gone = true
+		for _, c := range w.consumers {
+			if c.s == s {
+				delete(c.unacked, m.sequence)
+			}
+		}
+	}
+	w.mu.Unlock()
+	w.publish(stream, subject, "")
 }
 
 // publishAt is publish by a leader of the stream whose clock shows stored.
