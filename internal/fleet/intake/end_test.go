@@ -158,6 +158,7 @@ func TestAPlanWithoutMessagesIsDrainedAlthoughOneFromAfterItsEndStays(t *testing
 		time.Sleep(time.Second)
 		w.define(on("B", "x"))
 		time.Sleep(time.Second)
+		w.publish("A", "y", "") // of no job
 		w.publish("A", "x", "")
 		time.Sleep(3 * time.Second)
 		stop()
