@@ -8,8 +8,6 @@ import (
 	"testing"
 
 	"github.com/goreleaser/goreleaser/v2/pkg/config"
-
-	"github.com/cronce-io/cronce/internal/lab/filetest"
 )
 
 const root = "../.."
@@ -46,7 +44,10 @@ func TestReleaseConfigurationIsUnderstoodByGoreleaser(t *testing.T) {
 // This shows that the test above can fail.
 func TestReleaseConfigurationWithAWrongFieldIsRefused(t *testing.T) {
 	t.Parallel()
-	text := filetest.Read(t, filepath.Join(root, ".goreleaser.yaml"))
+	text, err := os.ReadFile(filepath.Join(root, ".goreleaser.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
 	path := filepath.Join(t.TempDir(), "wrong.yaml")
 	if err := os.WriteFile(path, []byte(strings.Replace(string(text), "\nchecksum:", "\nchecksums:", 1)), 0o644); err != nil {
 		t.Fatal(err)
@@ -59,9 +60,16 @@ func TestReleaseConfigurationWithAWrongFieldIsRefused(t *testing.T) {
 // The workflow and the page run the version of goreleaser with which this module reads the configuration.
 func TestReleaseWorkflowRunsTheGoreleaserThatReadTheConfiguration(t *testing.T) {
 	t.Parallel()
-	module := filetest.Read(t, "go.mod")
+	module, err := os.ReadFile("go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, path := range []string{".github/workflows/release.yaml", "docs/install.md"} {
-		_, after, _ := strings.Cut(string(filetest.Read(t, filepath.Join(root, path))), "github.com/goreleaser/goreleaser/v2@")
+		text, err := os.ReadFile(filepath.Join(root, path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, after, _ := strings.Cut(string(text), "github.com/goreleaser/goreleaser/v2@")
 		version := after[:max(0, strings.IndexAny(after, " \n`"))]
 		if !strings.Contains(string(module), "github.com/goreleaser/goreleaser/v2 "+version+"\n") {
 			t.Errorf("%s runs goreleaser %q, which is not the version in go.mod", path, version)

@@ -86,7 +86,7 @@ func RefuseEmpty(flags *pflag.FlagSet) (err error) {
 func Arguments(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		err, hint := check(cmd, args), cmd.CommandPath()+" --help"
-		if err != nil && strings.HasPrefix(err.Error(), "unknown command") {
+		if err != nil && !cmd.HasSubCommands() && strings.HasPrefix(err.Error(), "unknown command") {
 			err = fmt.Errorf("unexpected argument %q", args[0])
 			if f := cmd.Flags().ShorthandLookup("f"); f != nil && !f.Changed {
 				hint = cmd.CommandPath() + " -f FILE"
