@@ -196,9 +196,10 @@ func (r Run) Wait(ctx context.Context) (SlotDetails, error) {
 }
 
 // Wait waits until a slot has its outcome, and returns the slot. It also waits for a slot that is
-// planned and not due yet, and for one that comes after the slots of other jobs. It continues while the broker cannot be reached. If ctx ends first, the
-// error wraps its cause, and the slot is as it was last seen. The slot's state is empty if nothing is
-// stored about it so far, or if this login may not read what waits.
+// planned and not due yet, and for one that comes after the slots of other jobs. It continues while
+// the broker cannot be reached. If ctx ends first, the error wraps its cause, and the slot is as it was
+// last seen. The slot's state is empty if nothing is stored about it so far, or if this login may not
+// read what waits.
 //
 // Wait follows the events of the slot's job, so that it returns as soon as the outcome is
 // recorded. Events can be lost. So it also reads the record after it has subscribed, after each

@@ -53,8 +53,8 @@ const (
 // Tail iterates over the output of a slot's attempts, as they write it, until the slot has its
 // outcome. The last piece has the outcome. Tail begins with what the running attempt has written so
 // far, or with the recorded output of a slot that has ended. It goes on through retries and takeovers,
-// and waits for a slot that does not run yet, or is still to come, as Wait does. If ctx ends first, the error wraps its cause, or
-// job.ErrUnknown.
+// and waits for a slot that does not run yet, or is still to come, as Wait does. If ctx ends first, the
+// error wraps its cause, or job.ErrUnknown.
 //
 // A node sends output only while a client follows it, at most 64 KiB a second of an attempt. Events
 // can be lost: see TailPiece.Skipped. When an attempt has ended, Tail reads the rest of its output

@@ -123,6 +123,21 @@ func TestASlotStaysInItsQueueUnlessOnlyThePresentQueueOfItsJobHasAWorker(t *test
 	}
 }
 
+func TestALostSlotIsOfferedInItsOwnQueueWhileThatHasAWorker(t *testing.T) {
+	s := newSite(t)
+	s.queue("default")
+	s.record(job.Record{Slot: slot(1), State: job.Retrying, Attempt: 1, RetryAt: time.Now(), Queue: "default"})
+	s.move("bulk")
+	s.live = []exchange.NodeEvent{worker("bulk", "default")}
+	s.shift = 6 * time.Minute
+	for range 2 {
+		s.pass()
+	}
+	if in, other := s.offeredIn("default"), s.offeredIn("bulk"); len(in) != 1 || len(other) != 0 {
+		t.Errorf("offered %q in its queue, and %q in the present queue of its job", in, other)
+	}
+}
+
 // Messages of slots that have ended stay in a queue without workers, and those of jobs that were removed. Each
 // pass asks for the present queues of a bounded number of jobs.
 func TestASlotBehindManyJobsInAQueueWithoutWorkersIsOfferedInTheEnd(t *testing.T) {
