@@ -19,8 +19,8 @@ var (
 	cronSetting = regexp.MustCompile(`^\s*("[^"]*"|'[^']*'|[A-Za-z_][A-Za-z0-9_]*)\s*=\s*(.*?)\s*$`)
 	// cronHalfStep matches n/m, which other parsers read as "from n on, every m-th".
 	cronHalfStep = regexp.MustCompile(`(^|,)[A-Za-z0-9]+/`)
-	cronEntry    = regexp.MustCompile(`^(@\S+|\S+(?:\s+\S+){4})(?:\s+(.*))?$`)
-	cronWord     = regexp.MustCompile(`^\S+`)
+	cronEntry    = regexp.MustCompile(`^(@[^ \t]+|[^ \t]+(?:[ \t]+[^ \t]+){4})(?:[ \t]+(.*))?$`)
+	cronWord     = regexp.MustCompile(`^[^ \t]+`)
 	// cronToSunday matches a range of weekdays that ends with the name SUN, whose number is 0.
 	cronToSunday = regexp.MustCompile(`(?i)([1-6]|mon|tue|wed|thu|fri|sat)-sun`)
 	// silent has settings that are not carried over, and what replaces them. An empty one gets no
@@ -102,7 +102,7 @@ func (c *crontab) entry(line int, text string) {
 		c.note(line, "", "not carried over: it ends after %q, without a command", strings.Join(strings.Fields(text), " "))
 		return
 	}
-	fields, rest, user := strings.Fields(m[1]), m[2], ""
+	fields, rest, user := strings.FieldsFunc(m[1], isCronBlank), m[2], ""
 	schedule := strings.Join(fields, " ")
 	if c.system {
 		user = cronWord.FindString(rest)
@@ -143,8 +143,20 @@ func (c *crontab) entry(line int, text string) {
 	}
 }
 
+// isCronBlank reports whether cron ends a field at r. Go ends fields at further characters, such as a
+// space of another width.
+func isCronBlank(r rune) bool { return r == ' ' || r == '\t' }
+
+// hasForeign reports whether a field has a character that no field of cron can have.
+func hasForeign(field string) bool {
+	return strings.ContainsFunc(field, func(r rune) bool { return r < '!' || r > '~' })
+}
+
 // cronTimes sets a schedule that has the same slots as the fields have in cron.
 func cronTimes(j *job.Job, fields []string) error {
+	if i := slices.IndexFunc(fields, hasForeign); i >= 0 {
+		return fmt.Errorf("cron does not know a character of %q: separate the fields by spaces or tabs", clip(fields[i]))
+	}
 	if len(fields) == 1 {
 		switch fields[0] {
 		case "@every":

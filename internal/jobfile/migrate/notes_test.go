@@ -86,6 +86,10 @@ s.add_job("m:f", "cron", hour="5/6", id="stepped")`,
 		"cron does not know @every": {
 			"crontab", "@every 5m /bin/true\n", nil, []string{"not carried over: cron does not know @every: write */5 * * * *"},
 		},
+		"cron knows no spaces but the blank and the tab": {
+			"crontab", "*/9 * */2 \v 1-5 /bin/true\n0 4\u00a05 * * * /bin/true\n@daily\u0085 /bin/true\n0\t5 * * 1 /bin/five\n", []string{"five 0 5 * * 1"},
+			[]string{`not carried over: cron does not know a character of "\v"`, `not carried over: cron does not know a character of "4\u00a05"`, `not carried over: cron does not know a character of "@daily\u0085"`},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
