@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"iter"
 	"time"
@@ -92,6 +93,28 @@ func (s *Store) LastEvent(ctx context.Context) (uint64, error) {
 // the broker drop copies.
 func (s *Store) Alert(ctx context.Context, e job.Event, id string) error {
 	return s.storeEvent(ctx, e, jetstream.WithMsgID(id))
+}
+
+// AlertOnce stores an alert about an outcome. The alert may be that of long ago, for example if the message
+// of an ended slot is delivered again, from a queue that had no worker. The stream then has forgotten the
+// alert's message ID, so AlertOnce first looks for the alert in the stored events. If a login with the
+// permissions of an older version may not read them, or if they are not read within patience, the alert may
+// be stored twice. now is the time by the broker's clock.
+func AlertOnce(ctx context.Context, store interface {
+	HasAlert(ctx context.Context, e job.Event, id string) (bool, error)
+	Alert(ctx context.Context, e job.Event, id string) error
+}, e job.Event, id string, now time.Time, patience time.Duration,
+) error {
+	if now.Sub(e.Time) > exchange.AlertsFold {
+		looking, cancel := context.WithTimeout(ctx, patience)
+		has, err := store.HasAlert(looking, e, id)
+		late := looking.Err() != nil
+		cancel()
+		if has || err != nil && !late && !errors.Is(err, job.ErrDenied) {
+			return err
+		}
+	}
+	return store.Alert(ctx, e, id)
 }
 
 // mostAlerts bounds how many alerts HasAlert reads, and alertsAtOnce how many it requests at once. The

@@ -25,6 +25,7 @@ import (
 	"github.com/cronce-io/cronce/internal/fleet/sweep"
 	"github.com/cronce-io/cronce/internal/schedule/tzdata"
 	"github.com/cronce-io/cronce/job"
+	"github.com/cronce-io/cronce/kv"
 	"github.com/cronce-io/cronce/producer"
 )
 
@@ -207,22 +208,10 @@ func (r *Replica) consumer(life context.Context, n *node.Node, queue string) *co
 	return consumer.New(cfg)
 }
 
-// alert stores an alert about an outcome. The message of an ended slot may be delivered again long after
-// the outcome, for example from a queue that had no worker. The stream then has forgotten the alert's
-// message ID, so alert first looks for the alert in the stored events. If a login with the permissions of
-// an older version may not read them, or if they are not read in time, the alert may be stored twice. A
-// worker publishes up to three alerts in a row, for which it has a lease.
+// alert stores an alert about an outcome. A worker publishes up to three alerts in a row, for which it has
+// a lease.
 func (r *Replica) alert(ctx context.Context, e job.Event, id string) error {
-	if r.clock.Now().Sub(e.Time) > exchange.AlertsFold {
-		looking, cancel := context.WithTimeout(ctx, r.cfg.Store.Settings().Lease/4)
-		has, err := r.cfg.Store.HasAlert(looking, e, id)
-		late := looking.Err() != nil
-		cancel()
-		if has || err != nil && !late && !errors.Is(err, job.ErrDenied) {
-			return err
-		}
-	}
-	return r.cfg.Store.Alert(ctx, e, id)
+	return kv.AlertOnce(ctx, r.cfg.Store, e, id, r.clock.Now(), r.cfg.Store.Settings().Lease/4)
 }
 
 func (r *Replica) intake(name string) *intake.Intake {
