@@ -266,7 +266,7 @@ export class Node {
 
   // decide applies the table of section 11 [C-2].
   async decide(m, queue, slot, flight) {
-    const { job } = slot, give = { nak: Math.min(100 * 2 ** Math.min(m.info.deliveryCount, 10), 60_000) };
+    const { job } = slot, give = { nak: Math.min(200 * 2 ** Math.min(Math.floor((m.info.deliveryCount - 1) / 4), 9), 60_000) };
     let ownerDead, disowned;
     while (this.trusted()) {
       const { value: record, revision } = await this.store.read("ledger", slot.key);

@@ -294,9 +294,10 @@ func died(v View) job.Record {
 
 // unhandled returns the nak of a slot for which this worker has no handler, so that another worker
 // can take it. The first delays are short, because a rolling upgrade may soon start a worker with
-// the handler. Later delays are a minute.
+// the handler. Later delays are a minute. They grow slowly, because a slot may come to workers without
+// the handler many times in a row: those with it have no free places, while these always have.
 func unhandled(d Delivery) Decision {
-	return Decision{Action: Later, Delay: min(100*time.Millisecond<<min(d.Count, 10), time.Minute)}
+	return Decision{Action: Later, Delay: min(200*time.Millisecond<<min((d.Count-1)/4, 9), time.Minute)}
 }
 
 // claim decides to claim the slot. Once the record of the decision is written, the worker owns the

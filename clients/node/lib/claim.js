@@ -187,7 +187,7 @@ function startBy({ message: m, published }, { job }) {
   return from + fromMs(parseDuration(job.deadline));
 }
 
-const unhandled = (d) => ({ do: "later", delay: Math.min(100 * 2 ** Math.min(d.count, 10), 60_000) });
+const unhandled = (d) => ({ do: "later", delay: Math.min(200 * 2 ** Math.min(Math.floor((d.count - 1) / 4), 9), 60_000) });
 
 function claim(d, v, attempt) {
   if (d.message.slot.shards) return unhandled(d); // this program leaves split slots to others
