@@ -100,6 +100,21 @@ func (s *Space) onStream(ctx context.Context, stream string) (*jetstream.StreamI
 	return info, err
 }
 
+// OldestQueued returns when the oldest message of a work queue was stored. It returns zero if the queue is
+// empty, and if the stream is no work queue or does not exist.
+func (s *Space) OldestQueued(ctx context.Context, stream string) (time.Time, error) {
+	info, err := s.onStream(ctx, stream)
+	switch {
+	case errors.Is(err, job.ErrNotFound):
+		return time.Time{}, nil
+	case err != nil:
+		return time.Time{}, err
+	case info.Config.Retention != jetstream.WorkQueuePolicy || info.State.Msgs == 0:
+		return time.Time{}, nil
+	}
+	return s.Stamped(info.State.FirstTime), nil
+}
+
 // BeginOn creates the consumer of a plan of the job. On a work queue it delivers all
 // messages, on other streams those stored since the given time. The caller has checked
 // that the name is free. A second call with the same arguments has no effect. If the server has no room for

@@ -12,9 +12,10 @@ import (
 type arrangement struct {
 	take   []planConsumer
 	adopt  []planConsumer    // made by an older program: they do not name their plan
-	begin  *plans.PastPlan   // the plan to create a consumer for now, or nil
+	begin  *plans.PastPlan   // next, if a consumer can be created for it now, or nil
 	remove []core.OnConsumer // of plans that are not known any more
 	newest int               // index of the newest plan that has a consumer, or -1
+	next   *plans.PastPlan   // the first plan after that one which needs a consumer, or nil
 }
 
 // planConsumer is a consumer and the plan by which its messages start the job.
@@ -25,9 +26,9 @@ type planConsumer struct {
 }
 
 // arrange decides what to do with the consumers that were found for a job. plans are the plans by
-// which messages start the job. done has the plans that are known to be drained, by From. Each plan
-// has a consumer of its own. The consumers are created in the order of the plans, and a consumer is
-// removed only when it is drained and, unless isSpent says otherwise, the next one exists. So the
+// which messages start the job. done says of the plans that are known, by From, whether they are drained.
+// Each plan has a consumer of its own. The consumers are created in the order of the plans, and a consumer
+// is removed only when it is drained and, unless isSpent says otherwise, the next one exists. So the
 // newest consumer shows the progress of the job: an older plan without a consumer is drained. arrange
 // creates no consumer for a plan that ended before the time after.
 func arrange(plans []plans.PastPlan, found []core.OnConsumer, done map[time.Time]bool, after time.Time) arrangement {
@@ -46,14 +47,15 @@ func arrange(plans []plans.PastPlan, found []core.OnConsumer, done map[time.Time
 			a.remove = append(a.remove, c)
 		}
 	}
-	if a.newest < 0 && len(done) == 0 && (len(plans) == 0 || !plans[len(plans)-1].To.IsZero()) {
-		return a // all plans are drained: otherwise the last one would have a consumer
+	if a.newest < 0 && len(done) == 0 && isOver(plans) {
+		return a // see jobIntake.judge
 	}
 	for i := a.newest + 1; i < len(plans); i++ {
 		p := plans[i]
 		if done[p.From] || !p.To.IsZero() && p.To.Before(after) {
 			continue
 		}
+		a.next = &p
 		if hasRoom(found, p.Plan.On.Stream) {
 			a.begin = &p
 		}
@@ -102,13 +104,16 @@ func planOf(plans []plans.PastPlan, c core.OnConsumer) int {
 	return -1
 }
 
+// isOver reports whether messages no longer start the job, by its current plan.
+func isOver(plans []plans.PastPlan) bool {
+	return len(plans) == 0 || !plans[len(plans)-1].To.IsZero()
+}
+
 // isSpent reports whether the consumer of a drained plan can be removed: a newer plan has a
-// consumer, or no newer plan will need one. A consumer on a work queue is removed at once,
-// because the next one can only be created after that, and because acked messages are no longer
-// in the stream.
-func (a arrangement) isSpent(c planConsumer, plans []plans.PastPlan) bool {
-	last := len(plans) - 1
-	return a.newest > c.index || c.index == last && !plans[last].To.IsZero() || c.consumer.WorkQueue
+// consumer, or no newer plan needs one. If the next plan is on the same work queue, its consumer can
+// only be created after the removal.
+func (a arrangement) isSpent(c planConsumer) bool {
+	return a.newest > c.index || a.next == nil || c.consumer.WorkQueue && a.next.Plan.On.Stream == c.consumer.Stream
 }
 
 // isRemovable reports whether the definition, read at the registry's leader, no longer needs the

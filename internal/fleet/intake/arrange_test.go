@@ -21,7 +21,7 @@ func TestArrangeKeepsTheConsumerOfAPlanThatIsNotKnownYet(t *testing.T) {
 	if len(a.remove) > 0 {
 		t.Errorf("removes %+v", a.remove)
 	}
-	if len(a.take) != 1 || !a.isSpent(a.take[0], []plans.PastPlan{known}) {
+	if len(a.take) != 1 || !a.isSpent(a.take[0]) {
 		t.Errorf("takes %+v: want the known plan's consumer, which can be removed when it is drained", a.take)
 	}
 }

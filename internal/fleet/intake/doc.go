@@ -27,11 +27,12 @@
 // If a job is deleted while no producer runs, its consumer stays, because no definition
 // names it any more (nats consumer rm STREAM NAME).
 //
-// If a job has no consumer, and its current plan has no On, all its plans count as drained: the consumer
-// of the last one is removed when it is drained. So messages of a plan that has ended start no runs if
-// no producer ran before the job got a schedule, if the consumer is removed by hand before it is
-// drained, or, on a work queue, if the producer ends after it removed the consumer of one plan and
-// before it created that of the next.
+// If a job has no consumer, and its current plan has no On, its plans count as drained, because the
+// consumer of the last one is removed when it is drained. Only the messages left in a work queue show
+// that they have started no runs (jobIntake.judge). So on other streams, messages of a plan that has ended
+// start no runs if no producer ran before the job got a schedule, if the consumer is removed by hand
+// before it is drained, or if the plan came after two plans on one work queue and the producer ended
+// after it removed the consumer of the first and before it created that of the second.
 //
 // If one subject of a stream is purged while messages of other subjects wait for a redelivery,
 // because their producer died or their slots could not be published, the server may never redeliver

@@ -1,6 +1,7 @@
 package intake_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -108,6 +109,27 @@ func TestAPlanBeforeAScheduleIsNotBegunAgain(t *testing.T) {
 	})
 }
 
+// Another producer starts when the job has no consumer any more, and cannot see that it has none on B.
+func TestPlansBeforeAScheduleAreNotBegunAgainWhileOneStreamHasNoLeader(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		w.define(on("A", "x"))
+		stop := w.run(t.Context(), 0)
+		time.Sleep(time.Second)
+		token := w.publish("A", "x", "")
+		time.Sleep(time.Second)
+		w.define(on("B", "x"))
+		time.Sleep(time.Minute)
+		w.define(job.Job{Name: "charge", Schedule: "@daily"})
+		w.wants("of the plans before", token)
+		w.has("when they are drained")
+		stop()
+		w.set(func() { w.leaderless = "B"; clear(w.slots) })
+		defer w.run(t.Context(), 0)()
+		time.Sleep(5 * time.Minute)
+		w.wants("with another producer")
+	})
+}
+
 // A work queue has one consumer of the job at a time, so that of the earlier plan is removed first.
 func TestEachPlanBeforeAScheduleIsDrained(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
@@ -165,5 +187,84 @@ func TestAPlanWithoutMessagesIsDrainedAlthoughOneFromAfterItsEndStays(t *testing
 		defer w.run(t.Context(), 0)()
 		time.Sleep(2 * time.Minute)
 		w.has("in the end", "B x")
+	})
+}
+
+// The producer ends after it removed the consumer of x, and before it created that of y.
+func TestAPlanOnAWorkQueueIsBegunAfterTheJobGotAScheduleIfMessagesOfItAreLeft(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		w.stream("A", true)
+		w.define(on("A", "x"))
+		stop := w.run(t.Context(), 0)
+		time.Sleep(time.Second)
+		first := w.publish("A", "x", "")
+		time.Sleep(time.Second)
+		w.set(func() { w.unbegun = slices.Repeat([]error{job.ErrUnknown}, 1000) })
+		w.define(on("A", "y"))
+		time.Sleep(time.Second)
+		second := w.publish("A", "y", "")
+		time.Sleep(time.Second)
+		w.define(job.Job{Name: "charge", Schedule: "@daily"})
+		w.wants("of the first plan", first)
+		stop()
+		w.set(func() { w.unbegun = nil })
+		defer w.run(t.Context(), 0)()
+		w.wants("of both plans", first, second)
+		w.has("in the end")
+	})
+}
+
+// The stream had a leader with a slower clock for a moment, so its first message is not the one that was
+// stored first.
+func TestAPlanOnAWorkQueueIsBegunThoughTheFirstMessageLeftIsFromAfterItsEnd(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		w.stream("A", true)
+		w.define(on("A", "x"))
+		time.Sleep(time.Second)
+		end := w.define(job.Job{Name: "charge", Schedule: "@daily"}).Since()
+		time.Sleep(time.Second)
+		w.publish("A", "x", "")
+		token := w.publishAt("A", "x", "", end.Add(-time.Millisecond))
+		time.Sleep(time.Minute)
+		defer w.run(t.Context(), 0)()
+		w.wants("of the plan that ended", token)
+		w.has("in the end")
+	})
+}
+
+// The producer ends when the stream of the first plan has no leader.
+func TestAPlanOnAWorkQueueKeepsItsConsumerUntilTheNextStreamHasOne(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		w.stream("A", true)
+		w.define(on("A", "x"))
+		stop := w.run(t.Context(), 0)
+		time.Sleep(time.Second)
+		w.set(func() { w.unbegun = slices.Repeat([]error{job.ErrUnknown}, 1000) })
+		w.define(on("B", "y"))
+		time.Sleep(time.Second)
+		token := w.publish("B", "y", "")
+		time.Sleep(time.Minute)
+		w.define(job.Job{Name: "charge", Schedule: "@daily"})
+		time.Sleep(time.Minute)
+		w.has("while B has no leader", "A x")
+		stop()
+		w.set(func() { w.unbegun = nil })
+		defer w.run(t.Context(), 0)()
+		w.wants("of both plans", token)
+		w.has("in the end")
+	})
+}
+
+// The later plan is given up, since its stream does not exist.
+func TestAConsumerIsRemovedThoughALaterPlanNeverGetsOne(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		w.define(on("A", "x"))
+		defer w.run(t.Context(), 0)()
+		time.Sleep(time.Second)
+		w.define(on("NONE", "x"))
+		time.Sleep(time.Second)
+		w.define(job.Job{Name: "charge", Schedule: "@daily"})
+		time.Sleep(2 * time.Minute)
+		w.has("in the end")
 	})
 }

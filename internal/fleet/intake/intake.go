@@ -29,6 +29,7 @@ type Feed interface {
 // Broker stores the consumers. *kv.Store implements it.
 type Broker interface {
 	OnConsumers(ctx context.Context, stream, name string) ([]core.OnConsumer, error)
+	OldestQueued(ctx context.Context, stream string) (time.Time, error)
 	BeginOn(ctx context.Context, name, consumer string, plan plans.PastPlan, since time.Time) error
 	AdoptOn(ctx context.Context, c core.OnConsumer, plan plans.PastPlan) error
 	RemoveOn(ctx context.Context, c core.OnConsumer) error

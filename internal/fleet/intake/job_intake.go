@@ -23,7 +23,7 @@ type jobIntake struct {
 	log   *slog.Logger
 
 	plans   []plans.PastPlan
-	done    map[time.Time]bool // the plans that are drained, by their From
+	done    map[time.Time]bool // whether a plan is drained, by its From, as far as this is known
 	takers  map[string]bool    // the keys of the consumers that have a taker
 	results chan result
 	running sync.WaitGroup
@@ -119,6 +119,9 @@ func (j *jobIntake) reconcileAll(ctx context.Context) (settled bool, err error) 
 // removed one, and left if something must be done later.
 func (j *jobIntake) reconcile(ctx context.Context) (changed, left bool, err error) {
 	found, err := j.find(ctx)
+	if err == nil && len(found) == 0 && len(j.done) == 0 && isOver(j.plans) {
+		err = j.judge(ctx)
+	}
 	a := arrange(j.plans, found, j.done, j.cfg.Now().Add(-j.cfg.Horizon))
 	if err == nil {
 		for _, p := range a.drained(j.plans) {
@@ -139,7 +142,7 @@ func (j *jobIntake) reconcile(ctx context.Context) (changed, left bool, err erro
 		switch {
 		case !j.done[c.plan.From]:
 			j.start(ctx, c)
-		case a.isSpent(c, j.plans):
+		case a.isSpent(c):
 			remove = append(remove, c.consumer)
 		default:
 			left = true
@@ -168,6 +171,25 @@ func (j *jobIntake) find(ctx context.Context) (found []core.OnConsumer, err erro
 		}
 	}
 	return found, err
+}
+
+// judge notes which plans are drained, for a job that has no consumer and no current plan of on. All are:
+// the last consumer is removed only when it is drained. But a producer may have ended after it removed the
+// consumer of one plan on a work queue, and before it created that of the next. The acked messages of a
+// work queue are removed, so a plan there is drained only if no message of its time is left.
+func (j *jobIntake) judge(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	done := map[time.Time]bool{}
+	for _, p := range j.plans {
+		oldest, err := j.cfg.Broker.OldestQueued(ctx, p.Plan.On.Stream)
+		if err != nil {
+			return err
+		}
+		done[p.From] = oldest.IsZero() || oldest.After(p.To.Add(settleTime))
+	}
+	j.done = done
+	return nil
 }
 
 // begin creates the consumer of a plan. The consumer of a past plan begins no earlier than the

@@ -72,6 +72,42 @@ func TestAConsumerForWhichAStreamHasNoRoomIsRefusedAsFull(t *testing.T) {
 }
 
 // On an interest stream, a consumer that is deleted takes along all messages that are not acked.
+func TestOldestQueuedIsTheTimeOfTheFirstMessageOfAWorkQueueOnly(t *testing.T) {
+	t.Parallel()
+	js := natstest.Run(t).JetStream()
+	store, err := kv.Open(t.Context(), js, kv.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []jetstream.StreamConfig{
+		{Name: "Q", Subjects: []string{"q"}, Retention: jetstream.WorkQueuePolicy},
+		{Name: "EMPTY", Subjects: []string{"e"}, Retention: jetstream.WorkQueuePolicy},
+		{Name: "L", Subjects: []string{"l"}},
+	} {
+		if _, err := js.CreateStream(t.Context(), c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, subject := range []string{"q", "q", "l"} {
+		if _, err := js.Publish(t.Context(), subject, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	queue, err := js.Stream(t.Context(), "Q")
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, err := queue.GetMsg(t.Context(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for stream, want := range map[string]time.Time{"Q": first.Time, "EMPTY": {}, "L": {}, "NONE": {}} {
+		if got, err := store.OldestQueued(t.Context(), stream); err != nil || !got.Equal(want) {
+			t.Errorf("%s: %v, %v; want %v", stream, got, err, want)
+		}
+	}
+}
+
 func TestAConsumerIsNotRemovedByAProducerThatWasSuspendedBeforeItsRequest(t *testing.T) {
 	t.Parallel()
 	for name, js := range map[string]jetstream.JetStream{"one server": natstest.Run(t).JetStream(), "three servers": natstest.RunCluster(t).JetStream()} {

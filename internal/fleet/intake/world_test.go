@@ -266,6 +266,22 @@ func (w *world) OnConsumers(ctx context.Context, stream, name string) ([]core.On
 	return found, nil
 }
 
+func (w *world) OldestQueued(_ context.Context, stream string) (oldest time.Time, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if stream == w.leaderless {
+		return oldest, job.ErrUnknown
+	}
+	if s := w.streams[stream]; s != nil && s.workQueue {
+		for _, m := range s.messages {
+			if !m.gone {
+				return m.stored, nil
+			}
+		}
+	}
+	return time.Time{}, nil
+}
+
 func (w *world) BeginOn(_ context.Context, _, name string, plan plans.PastPlan, since time.Time) error {
 	w.mu.Lock()
 	var err error
