@@ -129,8 +129,11 @@ func TestANewSweeperAlertsOnlyAboutLateSlotsWithoutAnAlert(t *testing.T) {
 func TestASlowPassSendsNoAlertThatAnotherNodeHasSent(t *testing.T) {
 	s := newSite(t)
 	s.lateAfter(time.Minute)
+	first := s.due(10 * time.Minute)
 	for i := range sweep.AtOnce + 8 {
-		m := s.due(10*time.Minute + time.Duration(i)*time.Second)
+		m := first
+		m.Due = first.Due.Add(-time.Duration(i) * time.Second)
+		m.Slot = job.NewSlot("report", m.Due)
 		s.publish(m)
 		s.sweeper.Published("default", m)
 	}
