@@ -169,7 +169,7 @@ func (s *Sweeper) messagesOf(ctx context.Context, name string, lost []job.Slot) 
 	hasMessage = map[job.Slot]bool{}
 	for i, messages := range []Messages{s.cfg.Slots, s.cfg.Timers} {
 		for w, err := range messages.Waiting(ctx, stream.WaitingFilter{Job: name, Fired: true, Complete: true}) {
-			key := strandedKey{i == 1, w.Sequence}
+			key := strandedKey{i == 0, w.Sequence}
 			switch {
 			case errors.Is(err, job.ErrInvalid): // it is no slot's message
 			case err != nil:

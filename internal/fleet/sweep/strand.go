@@ -9,11 +9,20 @@ import (
 )
 
 // strandedKey names a stranded message: one that the server does not deliver any more. sequence
-// is its sequence number, in the stream of timers if timers is true, and else in the stream of
-// slots.
+// is its sequence number, in the stream of slots if slots is true, and else in the stream of
+// timers.
 type strandedKey struct {
-	timers   bool
+	slots    bool
 	sequence uint64
+}
+
+// isAfter reports whether listMessages lists the message after that with the key k. All are after the
+// zero value.
+func (s strandedKey) isAfter(k strandedKey) bool {
+	if s.slots != k.slots {
+		return s.slots
+	}
+	return s.sequence > k.sequence
 }
 
 // strandedMessage may be the only message of its slot.
@@ -22,7 +31,9 @@ type strandedMessage struct {
 	key strandedKey
 }
 
-// maxStranded bounds the stranded messages of one pass, which keeps their payloads.
+// maxStranded bounds the stranded messages of one pass, which keeps their payloads. The passes of a round
+// look at all messages in turn: for those of a queue without workers, or of slots that retry much later,
+// a pass can do nothing. A pass with room left ends the round.
 const maxStranded = 1000
 
 // offerStranded publishes the stranded message of a slot again if the slot has no record: the
@@ -36,6 +47,10 @@ func (s *Sweeper) offerStranded(ctx context.Context, stranded []strandedMessage,
 		if err := s.skipIfBad(ctx, w.Slot, s.offerUnclaimed(ctx, w)); err != nil {
 			return err
 		}
+	}
+	s.strandedAt = strandedKey{}
+	if len(stranded) == maxStranded {
+		s.strandedAt = stranded[maxStranded-1].key
 	}
 	return nil
 }

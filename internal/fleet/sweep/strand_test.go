@@ -133,3 +133,84 @@ func TestATriggeredRunInItsLockIsNotEndedWhileItsMessageIsStranded(t *testing.T)
 		})
 	}
 }
+
+// shelf is a broker that keeps what is published, for a queue without workers.
+type shelf struct {
+	*pair
+	open func(job.Slot) bool // whether the slot has a record, of a run that retries later
+}
+
+// shelfLedger reads the records from the shelf.
+type shelfLedger struct {
+	ledger
+	shelf *shelf
+}
+
+func (l shelfLedger) Read(ctx context.Context, slot job.Slot) (job.Record, uint64, error) {
+	return l.shelf.Read(ctx, slot)
+}
+
+func (l *shelf) Read(_ context.Context, slot job.Slot) (job.Record, uint64, error) {
+	if l.open(slot) {
+		return job.Record{Slot: slot, State: job.Retrying, RetryAt: time.Now().Add(time.Hour)}, 7, nil
+	}
+	return job.Record{}, 0, job.ErrNotFound
+}
+
+func (l *shelf) Publish(queue string, m core.Message, _ []byte) (func(context.Context) (bool, error), error) {
+	l.waiting = append(l.waiting, stream.WaitingSlot{Message: m, Queue: queue, Sequence: uint64(len(l.waiting) + 1), Published: time.Now()})
+	return func(context.Context) (bool, error) { return false, nil }, nil
+}
+
+func (l *shelf) Waiting(_ context.Context, f stream.WaitingFilter) iter.Seq2[stream.WaitingSlot, error] {
+	return func(yield func(stream.WaitingSlot, error) bool) {
+		for _, w := range slices.Clone(l.waiting) {
+			if (w.Stranded || !f.Stranded) && !yield(w, nil) {
+				return
+			}
+		}
+	}
+}
+
+// strand adds a stranded message of each slot.
+func (l *shelf) strand(slots ...job.Slot) {
+	for _, slot := range slots {
+		l.waiting = append(l.waiting, stream.WaitingSlot{Message: core.Message{Slot: slot}, Queue: "default", Sequence: uint64(len(l.waiting) + 1), Published: time.Now().Add(-time.Hour), Stranded: true})
+	}
+}
+
+// offers returns how often the slot was published.
+func (l *shelf) offers(slot job.Slot) (n int) {
+	for _, w := range l.waiting {
+		if w.Slot == slot && !w.Stranded {
+			n++
+		}
+	}
+	return n
+}
+
+func TestASlotBehindManyStrandedMessagesIsOffered(t *testing.T) {
+	var others []job.Slot
+	for n := range sweep.MaxStranded {
+		others = append(others, job.Slot{Job: "other", Token: strconv.Itoa(n)})
+	}
+	behind := job.Slot{Job: "report", Token: "behind"}
+	for name, open := range map[string]bool{"the others have a record": true, "the others have a new message": false} {
+		t.Run(name, func(t *testing.T) {
+			b := &shelf{pair: &pair{}, open: func(slot job.Slot) bool { return open && slot != behind }}
+			b.strand(append(slices.Clone(others), behind)...)
+			s := newSweeper(sweep.Config{Node: "n", Ledger: shelfLedger{ledger{b.pair}, b}, Slots: b}, func() {})
+			for range 5 {
+				if err := s.Pass(t.Context(), nil); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if n := b.offers(behind); n != 1 {
+				t.Errorf("the slot was offered %d times, want once", n)
+			}
+			if n := b.offers(others[0]); n > 1 || n == 1 == open {
+				t.Errorf("a slot before it was offered %d times", n)
+			}
+		})
+	}
+}

@@ -77,7 +77,7 @@ func (s *Sweeper) suspects(alive map[string]bool) []suspect {
 // listMessages sets the value to true if the slot has a message which a worker will get. A message of
 // a shard also counts for the whole slot. listMessages returns the stranded messages, and those of
 // queues that their jobs have left (movedJobs), and adds their slots to hasMessage. If hasMessage is
-// empty, it lists only such messages.
+// empty, it first lists only such messages.
 func (s *Sweeper) listMessages(ctx context.Context, hasMessage map[job.Slot]bool) ([]strandedMessage, error) {
 	var stranded []strandedMessage
 	filter := stream.WaitingFilter{Fired: true, Stranded: len(hasMessage) == 0, Served: s.moved.served}
@@ -87,11 +87,12 @@ func (s *Sweeper) listMessages(ctx context.Context, hasMessage map[job.Slot]bool
 			case errors.Is(err, job.ErrInvalid): // it is no slot's message
 			case err != nil:
 				return nil, err
-			case (w.Stranded || w.Unserved) && s.leftovers[strandedKey{i == 0, w.Sequence}]:
+			case (w.Stranded || w.Unserved) && s.leftovers[strandedKey{i == 1, w.Sequence}]:
 				// Its slot has ended, and no node may remove it.
 			case w.Stranded, w.Unserved && s.moved.queue(ctx, w.Slot.Job, w.Queue) != "":
-				if s.age(w.Published) > stallAfter && len(stranded) < maxStranded { // before, a worker may have it
-					stranded = append(stranded, strandedMessage{w, strandedKey{i == 0, w.Sequence}})
+				key := strandedKey{i == 1, w.Sequence}
+				if s.age(w.Published) > stallAfter && key.isAfter(s.strandedAt) && len(stranded) < maxStranded { // before, a worker may have it
+					stranded = append(stranded, strandedMessage{w, key})
 					hasMessage[w.Slot] = hasMessage[w.Slot] || false
 				}
 			default:
@@ -102,6 +103,9 @@ func (s *Sweeper) listMessages(ctx context.Context, hasMessage map[job.Slot]bool
 				}
 			}
 		}
+	}
+	if filter.Stranded && len(stranded) > 0 { // a worker may get another message of these slots
+		return s.listMessages(ctx, hasMessage)
 	}
 	return stranded, nil
 }

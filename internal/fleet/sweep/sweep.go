@@ -158,6 +158,7 @@ type Sweeper struct {
 	ownedAt           time.Time                // when running slots of live nodes were last suspected
 	admitted          map[job.Slot]admittedSlot
 	leftovers         map[strandedKey]bool // stranded and unserved messages of slots that have ended
+	strandedAt        strandedKey          // the last stranded message that earlier passes of this round have looked at
 	moved             *movedJobs           // of this pass
 	movedAt           time.Time            // when moved jobs were last looked for
 	movedAsked        map[string]bool      // of the next pass that looks for them
@@ -312,6 +313,7 @@ func (s *Sweeper) reset() {
 	s.ledgerAt, s.unfinished, s.chained = wire.Cursor{}, map[job.Slot]kv.Change{}, map[job.Slot]chainedSlot{}
 	s.locksAt, s.locks, s.admitted = wire.Cursor{}, map[string]kv.LockChange{}, map[job.Slot]admittedSlot{}
 	s.ownedAt, s.movedAt = time.Time{}, time.Time{}
+	s.strandedAt = strandedKey{}
 	s.leftovers, s.unreadable = map[strandedKey]bool{}, map[job.Slot]error{}
 	s.awaited, s.seeded = map[job.Slot]awaited{}, false
 	s.takeRecent()
