@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cenkalti/backoff/v4"
+	"github.com/cenkalti/backoff/v5"
 
 	"github.com/cronce-io/cronce/internal/codec"
 	"github.com/cronce-io/cronce/internal/core"
@@ -167,7 +167,8 @@ func (r *Replica) Joined(ctx context.Context, names ...string) error {
 
 // applyAdded applies the jobs of Add to the registry until ctx ends.
 func (r *Replica) applyAdded(ctx context.Context) {
-	retry := backoff.NewExponentialBackOff(backoff.WithInitialInterval(100*time.Millisecond), backoff.WithMaxInterval(maxAddedRetry), backoff.WithMaxElapsedTime(0))
+	retry := backoff.NewExponentialBackOff()
+	retry.InitialInterval, retry.MaxInterval = 100*time.Millisecond, maxAddedRetry
 	for ctx.Err() == nil {
 		any, err := r.applyWaiting(ctx)
 		switch {
