@@ -18,13 +18,13 @@ import (
 func TestAddedJobIsAnEditUntilTheRegistryHasIt(t *testing.T) {
 	t.Parallel()
 	hourly, daily, weekly := job.Job{Name: "sync", Schedule: "@hourly"}, job.Job{Name: "sync", Schedule: "@daily"}, job.Job{Name: "sync", Schedule: "@weekly"}
-	l := newAddedJobs()
+	l := newOwnJobs(nil)
 	edits := func(replaced ...job.Job) (done func()) {
 		t.Helper()
-		jobs, edits, written := l.get()
 		var got, want []string
-		for _, e := range edits {
-			jobs, got = append(jobs, e.job), append(got, e.replaces...)
+		jobs := l.list(ownJob.waits)
+		for _, j := range jobs {
+			got = append(got, j.replaces...)
 		}
 		for _, j := range replaced {
 			want = append(want, hashOf(j))
@@ -32,23 +32,27 @@ func TestAddedJobIsAnEditUntilTheRegistryHasIt(t *testing.T) {
 		if !slices.Equal(got, want) || len(jobs) != 1 {
 			t.Errorf("%d jobs replace %v, want one that replaces %v", len(jobs), got, want)
 		}
-		return func() { written(jobs...) }
+		return func() {
+			for _, j := range jobs {
+				l.noteApplied(j, j.Job, 1)
+			}
+		}
 	}
 	l.add(hourly)
 	edits()()
-	l.drop(hourly, true)
+	l.drop("sync")
 	l.add(hourly)
 	edits()()
-	l.drop(hourly, true)
+	l.drop("sync")
 	l.add(daily)
 	edits(hourly)
-	l.drop(daily, true)
+	l.drop("sync")
 	l.add(daily) // the registry has not taken it yet
 	edits(hourly)
-	l.drop(daily, true)
+	l.drop("sync")
 	l.add(weekly)
 	edits(hourly, daily)()
-	l.drop(weekly, true)
+	l.drop("sync")
 	l.add(weekly)
 	edits()
 }
@@ -56,24 +60,26 @@ func TestAddedJobIsAnEditUntilTheRegistryHasIt(t *testing.T) {
 // The registry has only what Run has applied.
 func TestAddedJobIsNoEditOfOneThatWasRemovedBeforeRun(t *testing.T) {
 	t.Parallel()
-	r := &Replica{added: newAddedJobs(), jobs: []job.Job{{Name: "sync", Schedule: "@hourly"}}}
+	r := &Replica{own: newOwnJobs([]job.Job{{Name: "sync", Schedule: "@hourly"}})}
 	r.Drop("sync")
 	r.Add(job.Job{Name: "sync", Schedule: "@daily"})
 	r.Drop("sync")
 	r.Add(job.Job{Name: "sync", Schedule: "@weekly"})
-	if jobs, edits, _ := r.added.get(); len(jobs) != 1 || len(edits) != 0 {
-		t.Errorf("%d jobs and %d edits, want one job", len(jobs), len(edits))
+	if jobs := r.own.list(ownJob.waits); len(jobs) != 1 || len(jobs[0].replaces) > 0 {
+		t.Errorf("%+v wait, want one job that is no edit", jobs)
 	}
 }
 
 // A program may run for months and add jobs with ever new names.
 func TestDroppedJobsAreForgottenOldestFirst(t *testing.T) {
 	t.Parallel()
-	l := newAddedJobs()
+	l := newOwnJobs(nil)
+	l.list(ownJob.waits)
 	const n = 5 * maxDropped / 2
 	name := func(i int) job.Job { return job.Job{Name: fmt.Sprint("sync-", i), Schedule: "@hourly"} }
 	for i := range n {
-		l.drop(name(i), true)
+		l.add(name(i))
+		l.drop(name(i).Name)
 	}
 	if kept := len(l.dropped[0]) + len(l.dropped[1]); kept > 2*maxDropped {
 		t.Errorf("%d dropped jobs are remembered, want at most %d", kept, 2*maxDropped)
@@ -83,7 +89,7 @@ func TestDroppedJobsAreForgottenOldestFirst(t *testing.T) {
 		daily.Schedule = "@daily"
 		l.add(daily)
 	}
-	if _, edits, _ := l.get(); len(edits) != 2 {
+	if edits := l.list(func(j ownJob) bool { return len(j.replaces) > 0 }); len(edits) != 2 {
 		t.Errorf("%d of the newest dropped jobs are remembered, want both", len(edits))
 	}
 }
@@ -93,13 +99,11 @@ func TestAddedJobIsInTheRegistryWhenItIsDone(t *testing.T) {
 	store := kvtest.Open(t, natstest.Run(t).JetStream(), kv.Options{})
 	r := New(Config{Store: store, Owner: plans.OwnerCode})
 	r.Add(job.Job{Name: "sync", Schedule: "@hourly"})
-	jobs, edits, _ := r.added.get()
-	var written []job.Job
-	if err := r.applyBoth(t.Context(), r.applied.begin(), jobs, edits, func(jobs ...job.Job) { written = append(written, jobs...) }); err != nil {
+	if err := r.applyWaiting(t.Context(), r.own.list(ownJob.waits)); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := store.Jobs().Read(t.Context(), "sync"); err != nil || len(written) != 1 {
-		t.Errorf("%d jobs are done, and the registry has it: %v", len(written), err)
+	if _, _, err := store.Jobs().Read(t.Context(), "sync"); err != nil || len(r.own.list(ownJob.waits)) > 0 {
+		t.Errorf("%d jobs wait, and the registry has it: %v", len(r.own.list(ownJob.waits)), err)
 	}
 }
 
@@ -117,14 +121,11 @@ func TestAddedJobDoesNotWaitForOneThatTheRegistryRefuses(t *testing.T) {
 	t.Parallel()
 	store := smallStore(t)
 	r := New(Config{Store: store, Owner: plans.OwnerCode})
-	var written []string
-	err := r.applyBoth(t.Context(), r.applied.begin(), []job.Job{large, {Name: "sync", Schedule: "@hourly"}}, nil, func(jobs ...job.Job) {
-		for _, j := range jobs {
-			written = append(written, j.Name)
-		}
-	})
-	if err == nil || !slices.Equal(written, []string{"sync"}) {
-		t.Errorf("%v are done, and the error is %v; want only sync done, and an error about the large job", written, err)
+	r.Add(large)
+	r.Add(job.Job{Name: "sync", Schedule: "@hourly"})
+	err := r.applyWaiting(t.Context(), r.own.list(ownJob.waits))
+	if waiting := r.own.list(ownJob.waits); err == nil || len(waiting) != 1 || waiting[0].Name != "large" {
+		t.Errorf("%d jobs wait, and the error is %v; want only the large job to wait, and an error about it", len(waiting), err)
 	}
 	if _, _, err := store.Jobs().Read(t.Context(), "sync"); err != nil {
 		t.Error(err)

@@ -3,124 +3,190 @@ package replica
 import (
 	"context"
 	"slices"
+	"strings"
 	"sync"
 
+	"github.com/cronce-io/cronce/internal/codec"
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/job"
 )
 
-// appliedJobs are the jobs that this replica has applied to the registry. Later writes of the registry
-// are compared with them. Its zero value is empty. It is safe for concurrent use.
-type appliedJobs struct {
-	mu     sync.Mutex
-	byName map[string]appliedJob
-	added  chan struct{} // closed when a job is applied; nil: no goroutine waits
-	runs   []*applyRun   // in flight
+// maxDropped bounds the dropped jobs that ownJobs remembers: at least the newest maxDropped, and at
+// most twice as many. A program may add and drop jobs with new names for as long as it runs.
+const maxDropped = 10_000
+
+// maxReplaced bounds the definitions that one added job may replace.
+const maxReplaced = 50
+
+// ownJobs are the jobs of this process, and what is known of them in the registry. It is safe for
+// concurrent use.
+type ownJobs struct {
+	added chan struct{} // has an element after a job was added
+
+	mu      sync.Mutex
+	serial  int
+	byName  map[string]ownJob
+	begun   bool                   // Run has begun to apply the jobs
+	applied chan struct{}          // closed when a job is applied; nil: no goroutine waits
+	dropped [2]map[string][]string // hashes of the definitions that Drop has removed: the newer jobs, and the older ones
 }
 
-// applyRun are the jobs that were dropped since some jobs were about to be applied. The answer to their
-// writes may come after that.
-type applyRun struct{ dropped map[string]bool }
+// ownJob is a job of this process.
+type ownJob struct {
+	job.Job
 
-// begin begins a run. Call it before you take the list of jobs to apply, and end after the last put.
-func (l *appliedJobs) begin() *applyRun {
+	hash   string // of Job
+	serial int    // distinguishes the job from others of its name that this process has had
+	added  bool   // by Add
+
+	// replaces are the hashes of the other definitions of the job that this process had before. If the
+	// registry has one of them, the job is an edit of it.
+	replaces []string
+
+	// stored is the hash of the newest definition that the registry is known to have, and revision its
+	// revision. Empty: the job was not applied to the registry yet.
+	stored   string
+	revision uint64
+}
+
+func newOwnJobs(jobs []job.Job) *ownJobs {
+	l := &ownJobs{added: make(chan struct{}, 1), dropped: [2]map[string][]string{{}, {}}}
+	l.replace(jobs)
+	return l
+}
+
+// hashOf returns the hash of a job that was validated. Its JSON is that of the registry.
+func hashOf(j job.Job) string {
+	hash, _ := j.WithDefaults().Hash()
+	return hash
+}
+
+// replace replaces the jobs. It returns the new ones, and the earlier ones for restore.
+func (l *ownJobs) replace(jobs []job.Job) (now []ownJob, before map[string]ownJob) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	run := &applyRun{dropped: map[string]bool{}}
-	l.runs = append(l.runs, run)
-	return run
-}
-
-func (l *appliedJobs) end(run *applyRun) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.runs = slices.DeleteFunc(l.runs, func(r *applyRun) bool { return r == run })
-}
-
-type appliedJob struct {
-	ours     string // hash of this replica's definition
-	stored   string // hash of the registry's newest known definition
-	revision uint64 // of that definition
-}
-
-// put records that the run has applied ours, unless that job was dropped meanwhile. stored is the
-// definition that the registry has since then, and revision its revision.
-func (l *appliedJobs) put(run *applyRun, ours, stored job.Job, revision uint64) {
-	a := appliedJob{revision: revision}
-	var err1, err2 error
-	a.ours, err1 = ours.Hash()
-	a.stored, err2 = stored.Hash()
-	if err1 != nil || err2 != nil {
-		return // such a job is never applied
+	before, l.byName = l.byName, make(map[string]ownJob, len(jobs))
+	for _, j := range jobs {
+		own, hash := before[j.Name], hashOf(j)
+		if own.hash != hash {
+			l.serial++
+			own = ownJob{Job: j, hash: hash, serial: l.serial}
+		}
+		l.byName[j.Name] = own
+		now = append(now, own)
 	}
+	return now, before
+}
+
+func (l *ownJobs) restore(before map[string]ownJob) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if run.dropped[ours.Name] {
+	l.byName = before
+}
+
+func (l *ownJobs) add(j job.Job) {
+	l.mu.Lock()
+	l.serial++
+	own := ownJob{Job: j, hash: hashOf(j), serial: l.serial, added: true}
+	for _, dropped := range l.dropped {
+		own.replaces = append(own.replaces, dropped[j.Name]...)
+		delete(dropped, j.Name)
+	}
+	own.replaces = slices.DeleteFunc(own.replaces, func(h string) bool { return h == own.hash })
+	l.byName[j.Name] = own
+	l.mu.Unlock()
+	core.TrySend(l.added, struct{}{})
+}
+
+// drop removes a job. Unless Run has begun to apply the jobs, the registry cannot have it from this
+// process, and a job of that name that is added later is no edit of it.
+func (l *ownJobs) drop(name string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	own, ok := l.byName[name]
+	delete(l.byName, name)
+	if !ok || !l.begun {
 		return
 	}
-	if l.byName == nil {
-		l.byName = map[string]appliedJob{}
+	if len(l.dropped[0]) == maxDropped {
+		l.dropped = [2]map[string][]string{{}, l.dropped[0]}
 	}
-	l.byName[ours.Name] = a
-	if l.added != nil {
-		close(l.added)
-		l.added = nil
+	l.dropped[0][name] = codec.Last(append(own.replaces, own.hash), maxReplaced)
+}
+
+// waits reports whether Add has added the job, and it was not applied to the registry yet.
+func (j ownJob) waits() bool { return j.added && j.stored == "" }
+
+// list returns the wanted jobs, which the caller applies to the registry.
+func (l *ownJobs) list(wanted func(ownJob) bool) (jobs []ownJob) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.begun = true
+	for _, own := range l.byName {
+		if wanted(own) {
+			jobs = append(jobs, own)
+		}
+	}
+	slices.SortFunc(jobs, func(a, b ownJob) int { return strings.Compare(a.Name, b.Name) })
+	return jobs
+}
+
+// noteApplied notes that ours was applied, unless it was dropped meanwhile. stored is the definition
+// that the registry has since then, and revision its revision.
+func (l *ownJobs) noteApplied(ours ownJob, stored job.Job, revision uint64) {
+	hash := hashOf(stored)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.byName[ours.Name].serial != ours.serial {
+		return
+	}
+	ours.stored, ours.revision, ours.replaces = hash, revision, nil
+	l.byName[ours.Name] = ours
+	if l.applied != nil {
+		close(l.applied)
+		l.applied = nil
 	}
 }
 
 // missing returns the first of the names whose job was not applied yet, and a channel that is
 // closed when a job is applied. If there is none, it returns "".
-func (l *appliedJobs) missing(names []string) (name string, added <-chan struct{}) {
+func (l *ownJobs) missing(names []string) (name string, applied <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, n := range names {
-		if _, applied := l.byName[n]; !applied {
-			if l.added == nil {
-				l.added = make(chan struct{})
+		if l.byName[n].stored == "" {
+			if l.applied == nil {
+				l.applied = make(chan struct{})
 			}
-			return n, l.added
+			return n, l.applied
 		}
 	}
 	return "", nil
 }
 
-func (l *appliedJobs) drop(names ...string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, name := range names {
-		delete(l.byName, name)
-		for _, run := range l.runs {
-			run.dropped[name] = true
-		}
-	}
-}
-
 // noteReplaced notes that the registry has the definition e. It returns true if e is a later
 // definition of one of these jobs with another content. If several entries in a row have the same
 // content, only the first is reported.
-func (l *appliedJobs) noteReplaced(e plans.Entry) bool {
+func (l *ownJobs) noteReplaced(e plans.Entry) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	a, ok := l.byName[e.Job.Name]
-	if !ok || e.Revision <= a.revision {
+	own := l.byName[e.Job.Name]
+	if own.stored == "" || e.Revision <= own.revision {
 		return false
 	}
-	hash, err := e.Job.Hash()
-	if err != nil {
-		return false
-	}
-	reported := a.stored
-	a.stored, a.revision = hash, e.Revision
-	l.byName[e.Job.Name] = a
-	return hash != a.ours && hash != reported
+	reported := own.stored
+	own.stored, own.revision = hashOf(e.Job), e.Revision
+	l.byName[e.Job.Name] = own
+	return own.stored != own.hash && own.stored != reported
 }
 
 // isRemoved reports whether the event says that one of these jobs was removed after it was applied.
-func (l *appliedJobs) isRemoved(e plans.RegistryEvent) bool {
+func (l *ownJobs) isRemoved(e plans.RegistryEvent) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	a, ok := l.byName[e.Name]
-	return e.Deleted && ok && e.Revision > a.revision
+	own := l.byName[e.Name]
+	return e.Deleted && own.stored != "" && e.Revision > own.revision
 }
 
 // watchedRegistry is the registry as the producer watches it. Its events also feed the view: a
@@ -140,7 +206,7 @@ func (w watchedRegistry) Watch(ctx context.Context, fn func(plans.RegistryEvent)
 func (r *Replica) noteRegistry(e plans.RegistryEvent) {
 	r.view.Apply(e)
 	switch {
-	case r.applied.isRemoved(e):
+	case r.own.isRemoved(e):
 		r.log.Info("job removed from the registry: it has no slots until a node that defines it starts, or gets SIGHUP", "job", e.Name)
 	case !e.Ready && !e.Deleted && e.Err == nil:
 		r.logReplaced(e.Entry)
@@ -152,7 +218,7 @@ func (r *Replica) noteRegistry(e plans.RegistryEvent) {
 // answered.
 func (r *Replica) logReplaced(e plans.Entry) {
 	switch {
-	case e.Node == r.identity, !r.applied.noteReplaced(e):
+	case e.Node == r.identity, !r.own.noteReplaced(e):
 	case e.Owner == plans.OwnerOperator:
 		r.log.Info("job changed by an operator: the edit takes precedence over files and code", "job", e.Job.Name, "by", e.Node,
 			"release", "cronce job release "+e.Job.Name)

@@ -20,14 +20,15 @@ func TestAnotherContentIsReportedOnce(t *testing.T) {
 	t.Parallel()
 	ours, theirs := job.Job{Name: "report", Schedule: "0 7 * * *"}, job.Job{Name: "report", Schedule: "0 8 * * *"}
 	third := job.Job{Name: "report", Schedule: "0 9 * * *"}
-	var applied appliedJobs
+	own := newOwnJobs([]job.Job{ours})
+	put := func(stored job.Job, revision uint64) { own.noteApplied(own.byName["report"], stored, revision) }
 	entry := func(j job.Job, revision uint64) plans.Entry {
 		return plans.Entry{Definition: plans.Definition{Job: j}, Revision: revision}
 	}
-	if applied.noteReplaced(entry(theirs, 9)) || applied.isRemoved(plans.RegistryEvent{Name: "report", Deleted: true, Revision: 9}) {
+	if own.noteReplaced(entry(theirs, 9)) || own.isRemoved(plans.RegistryEvent{Name: "report", Deleted: true, Revision: 9}) {
 		t.Error("the replica reports a job that it has not applied")
 	}
-	applied.put(&applyRun{}, ours, ours, 10)
+	put(ours, 10)
 	for _, step := range []struct {
 		what string
 		plans.Entry
@@ -43,16 +44,16 @@ func TestAnotherContentIsReportedOnce(t *testing.T) {
 		{"its own again", entry(ours, 15), false},
 		{"that of the other again", entry(theirs, 16), true},
 	} {
-		if got := applied.noteReplaced(step.Entry); got != step.want {
+		if got := own.noteReplaced(step.Entry); got != step.want {
 			t.Errorf("%s: reported %v, want %v", step.what, got, step.want)
 		}
 	}
 	// What Apply has reported is not reported again.
-	applied.put(&applyRun{}, ours, third, 20)
-	if applied.noteReplaced(entry(third, 21)) || !applied.noteReplaced(entry(theirs, 22)) {
+	put(third, 20)
+	if own.noteReplaced(entry(third, 21)) || !own.noteReplaced(entry(theirs, 22)) {
 		t.Error("after another Apply the wrong definition is reported")
 	}
-	if applied.isRemoved(plans.RegistryEvent{Name: "report", Deleted: true, Revision: 19}) || !applied.isRemoved(plans.RegistryEvent{Name: "report", Deleted: true, Revision: 23}) {
+	if own.isRemoved(plans.RegistryEvent{Name: "report", Deleted: true, Revision: 19}) || !own.isRemoved(plans.RegistryEvent{Name: "report", Deleted: true, Revision: 23}) {
 		t.Error("the wrong removal is reported")
 	}
 }
@@ -63,10 +64,11 @@ func TestOwnWriteIsNoDefinitionOfAnotherNode(t *testing.T) {
 	t.Parallel()
 	before, mine := job.Job{Name: "report", Schedule: "0 7 * * *"}, job.Job{Name: "report", Schedule: "0 8 * * *"}
 	var log strings.Builder
-	r := &Replica{identity: "a-1", log: slog.New(slog.NewTextHandler(&log, nil))}
-	r.applied.put(&applyRun{}, before, before, 10)
+	r := &Replica{identity: "a-1", log: slog.New(slog.NewTextHandler(&log, nil)), own: newOwnJobs([]job.Job{before})}
+	r.own.noteApplied(r.own.byName["report"], before, 10)
+	now, _ := r.own.replace([]job.Job{mine})
 	r.logReplaced(plans.Entry{Definition: plans.Definition{Job: mine, Node: "a-1"}, Revision: 11})
-	r.applied.put(&applyRun{}, mine, mine, 11)
+	r.own.noteApplied(now[0], mine, 11)
 	if log.String() != "" {
 		t.Errorf("log:\n%s", &log)
 	}
@@ -161,29 +163,27 @@ func TestAJobThatIsDroppedWhileItIsAppliedIsNotComparedWithLaterDefinitions(t *t
 	r, log := loggingReplica(t)
 	hourly, daily := job.Job{Name: "sync", Schedule: "@hourly"}, job.Job{Name: "sync", Schedule: "@daily"}
 	r.Add(hourly)
-	run := r.applied.begin()
-	jobs, edits, done := r.added.get()
+	taken := r.own.list(ownJob.waits)
 	r.Drop("sync")
-	if err := r.applyBoth(t.Context(), run, jobs, edits, done); err != nil {
+	if err := r.applyWaiting(t.Context(), taken); err != nil {
 		t.Fatal(err)
 	}
-	r.applied.end(run)
 	r.noteForeign(daily)
 	if log.String() != "" {
 		t.Errorf("log:\n%s", log)
 	}
 	r.Add(daily)
-	if name, _ := r.applied.missing([]string{"sync"}); name == "" {
+	if err := r.applyWaiting(t.Context(), taken); err != nil {
+		t.Fatal(err)
+	}
+	if name, _ := r.own.missing([]string{"sync"}); name == "" {
 		t.Error("the job counts as applied although only the dropped one was")
 	}
-	if any, err := r.applyWaiting(t.Context()); !any || err != nil {
-		t.Fatal(any, err)
+	if err := r.applyWaiting(t.Context(), r.own.list(ownJob.waits)); err != nil {
+		t.Fatal(err)
 	}
-	if name, _ := r.applied.missing([]string{"sync"}); name != "" {
+	if name, _ := r.own.missing([]string{"sync"}); name != "" {
 		t.Error("the job that was added after the drop does not count as applied")
-	}
-	if n := len(r.applied.runs); n > 0 {
-		t.Errorf("%d runs have not ended", n)
 	}
 }
 
@@ -219,8 +219,8 @@ func TestAReloadThatFailsLeavesTheJobsOfTheReplicaAsTheyWere(t *testing.T) {
 	if err := r.Apply(t.Context(), []job.Job{large}, true); err == nil {
 		t.Fatal("Apply returned no error")
 	}
-	if len(r.jobs) != 1 || r.jobs[0].Name != "report" {
-		t.Errorf("to a new registry, the replica would apply %d jobs, the first is %q; want only job report", len(r.jobs), r.jobs[0].Name)
+	if jobs := r.own.list(func(ownJob) bool { return true }); len(jobs) != 1 || jobs[0].Name != "report" {
+		t.Errorf("to a new registry, the replica would apply %+v; want only job report", jobs)
 	}
 	log.Reset()
 	if r.noteForeign(job.Job{Name: "report", Schedule: "@daily"}); !strings.Contains(log.String(), "job=report") {

@@ -11,7 +11,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -120,18 +119,17 @@ type Replica struct {
 	writes   atomic.Int64
 	observer Observer // never nil
 
-	clock   *clock.Clock
-	peers   *node.Peers
-	view    *registry.View
-	applied appliedJobs
-	seen    sweep.Seen // of the ledger, by all incarnations
-	table   *consumer.Table
-	beats   *beats
-	zones   *zones
+	clock *clock.Clock
+	peers *node.Peers
+	view  *registry.View
+	own   *ownJobs
+	seen  sweep.Seen // of the ledger, by all incarnations
+	table *consumer.Table
+	beats *beats
+	zones *zones
 
 	current current
 	queues  *variable[[]string]
-	added   *addedJobs
 	stopped chan struct{} // closed when Run returns
 
 	// watchesNodes is true while this replica should watch the heartbeats of the fleet.
@@ -141,10 +139,6 @@ type Replica struct {
 	// creation time of the registry bucket to which this process has applied its jobs.
 	settingUp       chan struct{}
 	registryCreated time.Time
-
-	mu       sync.Mutex
-	jobs     []job.Job // those of this process
-	applying bool      // Run has begun to apply them to the registry
 }
 
 // New returns a replica; see Run.
@@ -153,7 +147,7 @@ func New(cfg Config) *Replica {
 	cfg.MaxClockOffset = cmp.Or(cfg.MaxClockOffset, DefaultMaxClockOffset)
 	r := &Replica{
 		cfg: cfg, log: cfg.Logger, identity: nodeName(cfg.Host, time.Now()), observer: cfg.Observer, clock: cfg.Clock,
-		table: consumer.NewTable(), zones: newZones(tzdata.Version, cfg.Logger), jobs: slices.Clone(cfg.Jobs), added: newAddedJobs(),
+		table: consumer.NewTable(), zones: newZones(tzdata.Version, cfg.Logger), own: newOwnJobs(cfg.Jobs),
 		queues: newVariable(cfg.Queues, slices.Equal), watchesNodes: newVariable(false, func(a, b bool) bool { return a == b }),
 		stopped: make(chan struct{}), settingUp: make(chan struct{}, 1), registryCreated: cfg.Store.RegistryCreated(),
 	}

@@ -3,7 +3,6 @@ package replica
 import (
 	"context"
 	"errors"
-	"slices"
 	"strings"
 	"time"
 
@@ -67,13 +66,7 @@ func (r *Replica) setUpAgain(ctx context.Context) bool {
 // applyOwn applies the jobs of this process to the registry, at the start or to a new registry. It leaves
 // out the jobs that applyAdded has yet to apply: if the registry refuses one of them, the replica goes on.
 func (r *Replica) applyOwn(ctx context.Context) error {
-	run := r.applied.begin()
-	defer r.applied.end(run)
-	r.mu.Lock()
-	jobs := slices.DeleteFunc(slices.Clone(r.jobs), func(j job.Job) bool { return r.added.waits(j.Name) })
-	r.applying = true
-	r.mu.Unlock()
-	return (&applying{Replica: r, applyRun: run}).run(ctx, jobs)
+	return (&applying{Replica: r}).run(ctx, r.own.list(func(j ownJob) bool { return !j.waits() }))
 }
 
 // keepWatching runs watch. If watch fails because the namespace is gone, keepWatching sets the

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -53,30 +52,15 @@ const (
 // because another replica has written the job meanwhile, the job is read again at the leader and
 // goes to the next round.
 func (r *Replica) Apply(ctx context.Context, jobs []job.Job, force bool) error {
-	run := r.applied.begin()
-	defer r.applied.end(run)
-	r.mu.Lock()
-	before := r.jobs
-	r.jobs = slices.Clone(jobs)
-	r.mu.Unlock()
-	if err := (&applying{Replica: r, applyRun: run, force: force}).run(ctx, jobs); err != nil {
-		r.mu.Lock()
-		r.jobs = before
-		r.mu.Unlock()
-		return err
+	own, before := r.own.replace(jobs)
+	err := (&applying{Replica: r, force: force}).run(ctx, own)
+	if err != nil {
+		r.own.restore(before)
 	}
-	left := map[string]bool{}
-	for _, j := range before {
-		left[j.Name] = true
-	}
-	for _, j := range jobs {
-		delete(left, j.Name)
-	}
-	r.applied.drop(slices.Collect(maps.Keys(left))...)
-	return nil
+	return err
 }
 
-func (a *applying) run(ctx context.Context, jobs []job.Job) error {
+func (a *applying) run(ctx context.Context, jobs []ownJob) error {
 	a.mayWrite, a.all = true, len(jobs)
 	defer a.reportProgress()()
 	left := make([]pendingJob, len(jobs))
@@ -85,7 +69,7 @@ func (a *applying) run(ctx context.Context, jobs []job.Job) error {
 		left[i].ours = j
 	}
 	read := a.readMany
-	if len(a.replaces) > 0 {
+	if slices.ContainsFunc(jobs, func(j ownJob) bool { return len(j.replaces) > 0 }) {
 		read = func(ctx context.Context, jobs []pendingJob) (err error) {
 			left, err = a.readLeader(ctx, jobs)
 			return err
@@ -104,12 +88,7 @@ func (a *applying) run(ctx context.Context, jobs []job.Job) error {
 // applying is one call of Apply.
 type applying struct {
 	*Replica
-	*applyRun
-
 	force bool
-
-	// replaces are the hashes of stored definitions that the jobs replace as with force.
-	replaces []string
 
 	// mayWrite is true until the server denies a write.
 	mayWrite bool
@@ -120,7 +99,7 @@ type applying struct {
 
 // pendingJob is a job to be applied, and its entry in the registry as it was last read.
 type pendingJob struct {
-	ours       job.Job
+	ours       ownJob
 	old        *plans.Entry // nil if there is none
 	revision   uint64       // the last revision of the job's key
 	unreadable bool         // the registry has an entry that cannot be decoded
@@ -194,7 +173,7 @@ func (a *applying) readLeader(ctx context.Context, jobs []pendingJob) (readable 
 				t.old = nil // deleted: the new entry replaces the deletion marker at its revision
 			case exchange.IsUnreadable(err):
 				t.unreadable = true
-				a.applied.put(a.applyRun, t.ours, t.ours, t.revision)
+				a.own.noteApplied(t.ours, t.ours.Job, t.revision)
 				a.log.Error("the stored definition of this job cannot be read, and is left as it is", "job", t.ours.Name, "error", err)
 			case err != nil:
 				return fmt.Errorf("job %s: %w", t.ours.Name, err)
@@ -260,7 +239,7 @@ func (a *applying) round(ctx context.Context, jobs []pendingJob) (conflicts []pe
 		if failed != nil || ctx.Err() != nil {
 			break
 		}
-		next, change, err := plans.Upsert(t.old, t.ours, a.cfg.Owner, a.identity, a.force || a.isReplaced(t.old))
+		next, change, err := plans.Upsert(t.old, t.ours.Job, a.cfg.Owner, a.identity, a.force || t.isEdit())
 		if err != nil {
 			failed = fmt.Errorf("job %s: %w", t.ours.Name, err)
 			break
@@ -287,20 +266,16 @@ func (a *applying) round(ctx context.Context, jobs []pendingJob) (conflicts []pe
 	return conflicts, failed
 }
 
-// isReplaced reports whether the entry has one of the definitions that the jobs replace.
-func (a *applying) isReplaced(old *plans.Entry) bool {
-	if old == nil || len(a.replaces) == 0 {
-		return false
-	}
-	hash, err := old.Job.Hash()
-	return err == nil && slices.Contains(a.replaces, hash)
+// isEdit reports whether the entry has one of the definitions that the job replaces.
+func (t pendingJob) isEdit() bool {
+	return t.old != nil && len(t.ours.replaces) > 0 && slices.Contains(t.ours.replaces, hashOf(t.old.Job))
 }
 
 func (a *applying) handleAnswer(o answer) error {
 	switch {
 	case o.err == nil:
 		a.logReplacing(o.old, o.ours.Name)
-		a.note(o.ours, o.ours, o.won)
+		a.note(o.ours, o.ours.Job, o.won)
 		return nil
 	case errors.Is(o.err, job.ErrDenied):
 		if a.mayWrite {
@@ -316,7 +291,7 @@ func (a *applying) handleAnswer(o answer) error {
 // leave logs why a job is not written, and notes the definition that the registry has.
 func (a *applying) leave(t pendingJob, change plans.Change) {
 	a.logUnwritten(change, t.old, t.ours.Name)
-	stored := t.ours
+	stored := t.ours.Job
 	if t.old != nil {
 		stored = t.old.Job
 	}
@@ -325,9 +300,9 @@ func (a *applying) leave(t pendingJob, change plans.Change) {
 
 // note records that ours was applied. stored is the definition that the registry has since then, and
 // revision its revision.
-func (a *applying) note(ours, stored job.Job, revision uint64) {
+func (a *applying) note(ours ownJob, stored job.Job, revision uint64) {
 	a.done.Add(1)
-	a.applied.put(a.applyRun, ours, stored, revision)
+	a.own.noteApplied(ours, stored, revision)
 	if e, ok := a.view.Entry(ours.Name); ok { // the watch may have been faster
 		a.logReplaced(e)
 	}
