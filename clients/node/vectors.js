@@ -16,7 +16,7 @@ import { Invalid, parseSlot, slotID, slotKey } from "./lib/names.js";
 import { challenge } from "./lib/node.js";
 import { parseSchedule } from "./lib/schedule.js";
 import { UnknownVersion, formatDuration, formatInstant, fromMs, fromSeconds, optional, parseDuration, parseInstant, rawMember } from "./lib/values.js";
-import { cancelRequest } from "./lib/worker.js";
+import { cancelRequest } from "./lib/requests.js";
 
 const me = "a-1-1-x";
 

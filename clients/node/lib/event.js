@@ -7,3 +7,6 @@ export const emitter = (store, node) => (kind, members) => {
   for (const [name, value] of Object.entries(members)) if (value) body[name] = value;
   store.nc.publish(`${store.namespace}.event.${kind}.${members.job ?? "_"}`, JSON.stringify(body));
 };
+
+// about returns the members of an event about an attempt.
+export const about = (record, fence) => ({ id: record.id, job: record.id.split(":")[0], attempt: record.attempt, fence });

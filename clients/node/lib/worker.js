@@ -1,16 +1,16 @@
 // A worker (docs/protocol.md, sections 10 and 11): it receives slots from queues, claims, runs and completes
 // them, and answers each message at most once.
-import { randomUUID } from "node:crypto";
 import { AckPolicy, DeliverPolicy, jetstream, jetstreamManager } from "@nats-io/jetstream";
-import { cancelled, complete, decide, fenceOf, fit, isFinal, needsDefinition, outlasts, release, retryWait, headAndTail, tooOld } from "./claim.js";
-import { emitter } from "./event.js";
+import { complete, decide, fenceOf, fit, isFinal, needsDefinition, outlasts, release, retryWait, headAndTail, tooOld } from "./claim.js";
+import { about, emitter } from "./event.js";
 import { follow } from "./follow.js";
 import { Locks } from "./locks.js";
 import { Contradiction, parseMessage } from "./message.js";
-import { Invalid, parseSlot, slotID, slotKey } from "./names.js";
+import { Invalid, slotID, slotKey } from "./names.js";
 import { Permanent, delayOf, jsonOf, outputOf, textOf } from "./handler.js";
+import { Requests } from "./requests.js";
 import { longest, pause, unlimited } from "./store.js";
-import { decode, parseDuration, rawMember, toMs } from "./values.js";
+import { parseDuration, toMs } from "./values.js";
 
 const headerRoom = 4096; // bytes of a message that its headers, and the nonce of its value, may take
 const asking = 1000; // ms until a request for messages expires
@@ -43,7 +43,8 @@ export class Worker {
     this.shares = [];
     this.waiting = new Set(); // is called when a place is free
     this.emit = emitter(store, node);
-    this.locks = new Locks(store, node, (record, revision, by) => this.end(record, revision, by));
+    this.locks = new Locks(store, node, (record, revision, by) => this.requests.end(record, revision, by));
+    this.requests = new Requests(this);
   }
 
   get running() { return [...this.inflight.values()].filter((h) => h.node === this.node.name).length; }
@@ -75,7 +76,7 @@ export class Worker {
 
   // run receives slots until the signal aborts. Then it waits for running handlers, for at most grace ms.
   async run(signal, grace) {
-    const cancels = this.store.nc.subscribe(`${this.store.namespace}.node.${this.node.name}.cancel`, { callback: (_, m) => this.cancel(m) });
+    const cancels = this.store.nc.subscribe(`${this.store.namespace}.node.${this.node.name}.cancel`, { callback: (_, m) => this.requests.answer(m) });
     const streams = [`${this.store.namespace}_slots`, `${this.store.namespace}_timers`];
     const stop = this.stop = unlimited(AbortSignal.any([signal, this.node.signal])), over = new AbortController();
     const within = (ms) => pause(ms, over.signal); // a timer that outlives run would keep the process alive
@@ -235,7 +236,7 @@ export class Worker {
         case "prove": {
           const { dead, fenced, wait } = await this.node.dead(record.node);
           if (!dead) {
-            if (!(await this.disowns(record, revision, !v.implausible && tooOld(d, v)))) return { nak: wait };
+            if (!(await this.requests.disowns(record, revision, !v.implausible && tooOld(d, v)))) return { nak: wait };
             disowned = revision; // the answer is about this claim only
             continue;
           }
@@ -347,79 +348,4 @@ export class Worker {
       this.node.signal.removeEventListener("abort", lost);
     }
   }
-
-  // end ends a slot that a newer one replaces: it asks the owner to end it, or writes the outcome if the slot
-  // has no owner.
-  async end(record, revision, by) {
-    if (record.state === "running") {
-      const request = JSON.stringify({ v: 1, id: record.id, fence: revision, replaced: true, by });
-      const answer = await this.ask(record.node, request, 2000).catch(() => undefined);
-      if (answer) return;
-      const { dead, fenced } = await this.node.dead(record.node);
-      if (fenced) this.emit("fenced", { peer: record.node });
-      if (!dead) return;
-    }
-    const slot = parseSlot(record.id), v = { record, revision, now: this.node.now(), self: this.node.name };
-    const outcome = cancelled({ message: { slot } }, v, `replaced by ${by}`);
-    const { won } = await this.put(slotKey(slot), outcome, revision);
-    if (won) this.emit("cancelled", { ...about(outcome, fenceOf(outcome, won)), error: outcome.error });
-  }
-
-  // ask sends a request to a node. The node may not be permitted to publish to any other reply subject.
-  ask(node, request, timeout) {
-    const { nc, namespace } = this.store;
-    return nc.request(`${namespace}.node.${node}.cancel`, request, { timeout, noMux: true, reply: `${namespace}.reply.${randomUUID()}` });
-  }
-
-  // disowns reports whether the owner of a record says that it does not hold the claim. Without an answer, it
-  // returns old: whether the slot is too old to be started.
-  async disowns(record, revision, old) {
-    const request = JSON.stringify({ v: 1, id: record.id, claim: revision });
-    const answer = await this.ask(record.node, request, 1000).then((m) => decode(m.string())).catch(() => undefined);
-    if (!answer || answer.error || typeof answer.holds !== "boolean") return old;
-    return !answer.holds || (old && Boolean(answer.ended));
-  }
-
-  // cancel answers a request to this node: to end one attempt, or to say whether this process has the slot in
-  // flight.
-  cancel(m) {
-    let answer = { v: 1, ending: false };
-    try {
-      const { slot, claim, fence, cause } = cancelRequest(m.string());
-      if (claim) {
-        // Without trust, this node cannot deny the claim: its last write may still be stored.
-        if (!this.node.trusted()) return;
-        const flight = this.inflight.get(slotKey(slot));
-        answer = { v: 1, holds: flight !== undefined, ...(flight?.controller.signal.aborted && !flight.returned && { ended: true }) };
-        return m.respond(JSON.stringify(answer));
-      }
-      const id = slotID(slot);
-      const flight = [...this.inflight.values()].find((h) => h.id === id && String(h.fence) === fence && h.node === this.node.name);
-      if (flight && !flight.returned && (flight.ending !== undefined || !flight.controller.signal.aborted)) {
-        flight.ending = cause;
-        flight.controller.abort(new Error(flight.ending));
-        answer.ending = true;
-      }
-    } catch (err) {
-      answer.error = err.message;
-    }
-    m.respond(JSON.stringify(answer));
-  }
 }
-
-// cancelRequest reads a request to a node: {slot, fence, cause} to end an attempt, or {slot, claim} to say
-// whether the slot is in flight. Revisions are strings, because a Number cannot hold all of them.
-export function cancelRequest(text) {
-  const { id, by, replaced } = decode(text), slot = parseSlot(String(id));
-  const revision = (name) => (/^[1-9][0-9]*$/.exec(rawMember(text, name) ?? "") ?? [])[0];
-  const claim = revision("claim"), fence = revision("fence");
-  if (claim) return { slot, claim };
-  if (!fence) throw new Invalid("a request to cancel names no fence: want the revision of the running record");
-  const name = clean(String(by ?? "")) || "nobody knows";
-  return { slot, fence, cause: replaced ? `replaced by ${name}` : `cancelled by ${name}` };
-}
-
-// clean removes characters that cannot be printed, and cuts the name to 256 bytes.
-const clean = (name) => Buffer.from(name.replace(/\p{C}/gu, "")).subarray(0, 256).toString().replace(/\uFFFD+$/, "");
-
-const about = (record, fence) => ({ id: record.id, job: record.id.split(":")[0], attempt: record.attempt, fence });

@@ -129,7 +129,7 @@ test("an attempt whose timeout is over is not ended by a cancel", async () => {
   let answer;
   const handlers = {
     j: (slot) => new Promise((done) => slot.signal.addEventListener("abort", () => {
-      worker.cancel({ string: () => JSON.stringify({ v: 1, id: slot.id, fence: slot.fence, by: "ops" }), respond: (text) => { answer = JSON.parse(text); } });
+      worker.requests.answer({ string: () => JSON.stringify({ v: 1, id: slot.id, fence: slot.fence, by: "ops" }), respond: (text) => { answer = JSON.parse(text); } });
       done();
     })),
   };
@@ -201,7 +201,7 @@ test("an alert has the end of the output", async () => {
 test("the owner of a claim is asked on a reply subject that any node may publish to", async () => {
   const replies = [];
   const { worker } = fake({ request: async (subject, body, { reply }) => { replies.push(reply); throw new Error("timeout"); } });
-  assert.equal(await worker.disowns({ id: "j:@k", node: "other" }, 3, false), false);
+  assert.equal(await worker.requests.disowns({ id: "j:@k", node: "other" }, 3, false), false);
   assert.match(replies[0], /^ns\.reply\./);
 });
 
