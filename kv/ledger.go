@@ -8,6 +8,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/cronce-io/cronce/internal/broker/wire"
 	"github.com/cronce-io/cronce/internal/codec"
 	"github.com/cronce-io/cronce/internal/core/exchange"
@@ -61,9 +63,10 @@ func recordTitle(key string) string {
 // revision or a later one. So if two writers each look for the other's record after their own
 // write, the later writer finds it. There is one exception: if a deposed leader that has not
 // noticed its deposition answers both writers, neither may find the other's record. If the records
-// are too large for one answer, Beside asks for fewer of them at once, always with own's. It asks
-// until it gets such answers or ctx ends. If ctx ends first, the error wraps job.ErrUnknown. If the
-// server does not permit the read, Beside fails at once with job.ErrDenied.
+// are too large for one answer, or their names for one request, Beside asks for fewer of them at
+// once, always with own's. It asks until it gets such answers or ctx ends. If ctx ends first, the
+// error wraps job.ErrUnknown. If the server does not permit the read, Beside fails at once with
+// job.ErrDenied.
 func (l *Ledger) Beside(ctx context.Context, own job.Slot, revision uint64, others []job.Slot) ([]job.Record, error) {
 	var records []job.Record
 	ownSubject, began, pause := l.b.Subject(own.Key()), time.Now(), wire.NewBackoff()
@@ -77,7 +80,7 @@ func (l *Ledger) Beside(ctx context.Context, own job.Slot, revision uint64, othe
 		switch {
 		case errors.Is(err, job.ErrDenied):
 			return nil, fmt.Errorf("read the records beside %s: %w", own, err)
-		case cut && atOnce > 1:
+		case (cut || errors.Is(err, nats.ErrMaxPayload)) && atOnce > 1:
 			atOnce /= 2
 			continue
 		case err == nil && fresh && !cut:

@@ -2,6 +2,7 @@ package kv_test
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -73,6 +74,45 @@ func TestWhatCannotBeStoredIsCut(t *testing.T) {
 	}
 	if err := s.Slots().Put(ctx, "default", m, large[:100]); err != nil {
 		t.Errorf("a payload that fits: %v", err)
+	}
+}
+
+// The names of many slots and jobs are larger than a message may be. A node that starts asks for those
+// of all jobs of its file, so it ended at once.
+func TestQuestionsAboutManySlotsAndJobsFitASmallMaxPayload(t *testing.T) {
+	t.Parallel()
+	s := open(t, natstest.Run(t, func(o *server.Options) { o.MaxPayload = 4 << 10 }).JetStream(), kv.Options{})
+	ctx := within(t, time.Minute)
+	var slots []job.Slot
+	var names []string
+	for i := range 500 {
+		name := fmt.Sprintf("%s%03d", strings.Repeat("j", 61), i)
+		slots, names = append(slots, job.Slot{Job: name, Token: strings.Repeat("=", job.MaxToken)}), append(names, name)
+	}
+	last := kvtest.Record(0, "1")
+	last.Slot = slots[len(slots)-1]
+	if _, err := s.Ledger().Write(ctx, last, 0); err != nil {
+		t.Fatal(err)
+	}
+	if found, err := s.Ledger().Records(ctx, slots); err != nil || len(found) != 1 || found[last.Slot].Nonce != "1" {
+		t.Errorf("records: %d, %v", len(found), err)
+	}
+	if _, err := s.Jobs().Write(ctx, kvtest.Definition(names[len(names)-1], "1"), 0); err != nil {
+		t.Fatal(err)
+	}
+	if found, err := s.Jobs().Latest(ctx, names); err != nil || len(found) != 1 {
+		t.Errorf("jobs: %d, %v", len(found), err)
+	}
+	if _, err := s.Timers().Latest(ctx, slots); err != nil {
+		t.Errorf("timers: %v", err)
+	}
+	own := kvtest.Record(1, "own")
+	revision, err := s.Ledger().Write(ctx, own, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if found, err := s.Ledger().Beside(ctx, own.Slot, revision, slots[len(slots)-job.MaxAfter:]); err != nil || len(found) != 1 {
+		t.Errorf("records beside another: %d, %v", len(found), err)
 	}
 }
 

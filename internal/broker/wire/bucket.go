@@ -192,7 +192,8 @@ func (w Wire) BatchesFrom(ctx context.Context, stream, filter string, from uint6
 }
 
 // Limits of one request of EachLatest. The server still answers a request with latestAtOnce
-// keys. A request of about latestBytes fits a server whose max_payload is 32 KiB.
+// keys. A request of about latestBytes fits a server whose max_payload is 32 KiB. For a server that
+// accepts less, EachLatest asks for fewer keys at once.
 const (
 	latestAtOnce = 1000
 	latestBytes  = 24 << 10
@@ -203,7 +204,11 @@ const (
 func (b Bucket) EachLatest(ctx context.Context, n int, key func(i int) string, each func([]Entry)) error {
 	for i := 0; i < n; {
 		var keys []string
-		for size := 0; i < n && len(keys) < latestAtOnce && size < latestBytes; i++ {
+		most := latestBytes
+		if room := b.Room(); room > 0 { // what HeaderRoom leaves free is enough for one key beyond it
+			most = min(most, room)
+		}
+		for size := 0; i < n && len(keys) < latestAtOnce && size < most; i++ {
 			keys = append(keys, key(i))
 			size += len(b.Subject(keys[len(keys)-1])) + len(`"",`)
 		}
