@@ -73,7 +73,7 @@ func Of(err error) Code {
 		return Denied
 	case errors.Is(err, job.ErrNotFound):
 		return NotFound
-	case errors.Is(err, job.ErrConflict):
+	case errors.Is(err, job.ErrConflict), errors.Is(err, errors.ErrUnsupported), errors.Is(err, stream.ErrNoTimers):
 		return Conflict
 	case errors.Is(err, job.ErrUnknown), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return Unknown

@@ -31,3 +31,17 @@ func TestAStoredValueThatCannotBeReadIsNoFaultOfTheRequest(t *testing.T) {
 		t.Errorf("an invalid request: %s", code.Name)
 	}
 }
+
+// A server before 2.12 has no message schedules, and a namespace that it created has no stream for them.
+// The request is right, and it changed nothing: the caller may send it at its time instead.
+func TestATriggerForLaterOnAnOldServerIsAConflict(t *testing.T) {
+	t.Parallel()
+	for _, err := range []error{
+		fmt.Errorf("trigger: %w", errors.ErrUnsupported),
+		fmt.Errorf("trigger: %w", stream.ErrNoTimers),
+	} {
+		if code := fault.Of(err); code != fault.Conflict {
+			t.Errorf("%v: %s, want %s", err, code.Name, fault.Conflict.Name)
+		}
+	}
+}
