@@ -99,7 +99,7 @@ func newSpace(ctx context.Context, js jetstream.JetStream, o Options) (*Space, e
 	}
 	w.Stamp = o.Stamp
 	if server := w.Link().ConnectedServer(); !server.AtLeast(2, 11) { // batched direct gets
-		return nil, fmt.Errorf("nats-server %s on %s is too old: 2.11 or newer is needed", server.Version, server.URL)
+		return nil, fmt.Errorf("nats-server %s on %s is too old: 2.11 or newer is needed, 2.14 or newer recommended", server.Version, server.URL)
 	}
 	return &Space{Wire: w, Namespace: o.Namespace, reconnects: w.Link().Reconnects.Load(), Audit: wire.AuditEvery, Plans: new(plans.EntryDecoder), FailDenied: o.ReadOnly, Trace: o.Trace, Log: o.Logger, atomic: map[string]bool{}}, nil
 }
