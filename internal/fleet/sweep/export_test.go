@@ -11,8 +11,8 @@ const AtOnce = atOnce
 // MaxMoved is how many jobs a pass asks for their present queues.
 const MaxMoved = maxMoved
 
-// MaxUnlisted is for how many turns a node does not list the others.
-const MaxUnlisted = maxUnlisted
+// MaxUnlisted is for how long a node does not list the others.
+const Unlisted = unlisted
 
 // MaxStranded is how many stranded messages a pass keeps.
 const MaxStranded = maxStranded

@@ -155,8 +155,6 @@ func (s *Sweeper) lostSlots(ctx context.Context, l stoppedLock, hasMessage map[j
 		if err == nil && !all[w.Slot] && s.age(w.Published) > stallAfter { // before, a worker may have it
 			err = s.offerUnclaimed(ctx, w)
 		}
-	}
-	for _, w := range stranded {
 		all[w.Slot], all[w.Slot.Whole()] = true, true
 	}
 	return slices.DeleteFunc(lost, func(slot job.Slot) bool { return all[slot] }), err

@@ -2,7 +2,6 @@ package sweep
 
 import (
 	"context"
-	"maps"
 	"sync"
 	"time"
 
@@ -14,6 +13,7 @@ import (
 // the sweep offers them in the job's present queue.
 type movedJobs struct {
 	registry Registry
+	at       time.Time // of the last pass that looked for moved jobs
 
 	// served has the queues with a live worker. Nil: this pass does not look for moved jobs.
 	served map[string]bool
@@ -23,22 +23,24 @@ type movedJobs struct {
 	asked map[string]bool
 
 	mu     sync.Mutex
-	queues map[string]string // by job, the present queue; "": it could not be read
+	queues map[string]string // by job that this pass has asked for, its present queue; "": it could not be read
 }
 
-// after returns what the next pass that looks for moved jobs has for asked.
-func (m *movedJobs) after() map[string]bool {
+// begin begins a pass.
+func (m *movedJobs) begin(now time.Time, live []exchange.NodeEvent) {
+	m.served = nil
+	if now.Sub(m.at).Abs() < movedEvery {
+		return
+	}
+	m.at, m.served = now, servedQueues(live)
 	if len(m.queues) < maxMoved {
-		return nil
+		m.asked = map[string]bool{}
+	} else {
+		for name := range m.queues {
+			m.asked[name] = true
+		}
 	}
-	asked := maps.Clone(m.asked)
-	if asked == nil {
-		asked = map[string]bool{}
-	}
-	for name := range m.queues {
-		asked[name] = true
-	}
-	return asked
+	m.queues = map[string]string{}
 }
 
 // movedEvery is how often the sweep looks for moved jobs. It is long, because a queue may have no worker

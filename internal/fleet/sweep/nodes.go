@@ -18,10 +18,10 @@ const (
 
 	// A node that was not the oldest producer does not list the nodes while another node completes passes:
 	// each of hundreds of nodes would read hundreds of records, with the names of thousands of handlers
-	// in each. A pass is recent for swept. After maxUnlisted turns the node lists them all the same, because
-	// a stored end may be forged.
-	swept       = every + every/2
-	maxUnlisted = 10
+	// in each. A pass is recent for swept. After unlisted the node lists them all the same, because a stored
+	// end may be forged.
+	swept    = every + every/2
+	unlisted = 10 * every
 )
 
 // liveNodes returns the nodes that are alive, by the broker's timestamps. That is only a guess. If a
@@ -58,10 +58,6 @@ func (s *Sweeper) ahead(live []exchange.NodeEvent) int {
 // nodes to know that it is not the one that sweeps: it was not the oldest producer, and nodes that start
 // later are younger.
 func (s *Sweeper) leavesItToOthers(last kv.SweepEnd) bool {
-	if s.older == 0 || s.unlisted == maxUnlisted || last.Node == s.cfg.Node || s.cfg.Now().Sub(last.Time).Abs() > swept {
-		s.unlisted = 0
-		return false
-	}
-	s.unlisted++
-	return true
+	now := s.cfg.Now()
+	return last.Node != s.cfg.Node && now.Sub(last.Time).Abs() <= swept && now.Sub(s.youngerAt).Abs() <= unlisted
 }

@@ -159,9 +159,7 @@ type Sweeper struct {
 	admitted          map[job.Slot]admittedSlot
 	leftovers         map[strandedKey]bool // stranded and unserved messages of slots that have ended
 	strandedAt        strandedKey          // the last stranded message that earlier passes of this round have looked at
-	moved             *movedJobs           // of this pass
-	movedAt           time.Time            // when moved jobs were last looked for
-	movedAsked        map[string]bool      // of the next pass that looks for them
+	moved             movedJobs
 
 	// chained are the slots of jobs that run after others, if they have no known record.
 	chained map[job.Slot]chainedSlot
@@ -174,9 +172,9 @@ type Sweeper struct {
 	// unreadable are the records that this program cannot read, and why.
 	unreadable map[job.Slot]error
 
-	// older is how many live producers were older than this node when it last listed the nodes, and
-	// unlisted how many turns it has not listed them since.
-	older, unlisted int
+	// youngerAt is when this node last listed the nodes, if there was an older producer then. Zero: there
+	// was none.
+	youngerAt time.Time
 
 	end    exchange.SweepEnd // what this pass stores about itself
 	began  time.Time         // when the first turn was made
@@ -297,7 +295,9 @@ func (s *Sweeper) turn(ctx context.Context) error {
 	}
 	live := s.liveNodes(nodes)
 	ahead := s.ahead(live)
-	s.older = ahead
+	if s.youngerAt = (time.Time{}); ahead > 0 {
+		s.youngerAt = s.cfg.Now()
+	}
 	if ahead > 0 && !s.standsIn(last, ahead) {
 		s.reset()
 		return nil
@@ -312,7 +312,7 @@ func (s *Sweeper) turn(ctx context.Context) error {
 func (s *Sweeper) reset() {
 	s.ledgerAt, s.unfinished, s.chained = wire.Cursor{}, map[job.Slot]kv.Change{}, map[job.Slot]chainedSlot{}
 	s.locksAt, s.locks, s.admitted = wire.Cursor{}, map[string]kv.LockChange{}, map[job.Slot]admittedSlot{}
-	s.ownedAt, s.movedAt = time.Time{}, time.Time{}
+	s.ownedAt, s.moved = time.Time{}, movedJobs{registry: s.cfg.Registry}
 	s.strandedAt = strandedKey{}
 	s.leftovers, s.unreadable = map[strandedKey]bool{}, map[job.Slot]error{}
 	s.awaited, s.seeded = map[job.Slot]awaited{}, false
@@ -332,13 +332,7 @@ func (s *Sweeper) Pass(ctx context.Context, live []exchange.NodeEvent) error {
 	for _, n := range live {
 		alive[n.Name] = true
 	}
-	if s.moved != nil && s.moved.served != nil {
-		s.movedAsked = s.moved.after()
-	}
-	s.moved = &movedJobs{registry: s.cfg.Registry, queues: map[string]string{}, asked: s.movedAsked}
-	if now := s.cfg.Now(); now.Sub(s.movedAt).Abs() >= movedEvery {
-		s.moved.served, s.movedAt = servedQueues(live), now
-	}
+	s.moved.begin(s.cfg.Now(), live)
 	late := s.jobsWithLateAlert()
 	if err := s.await(ctx, late, s.takeRecent()); err != nil {
 		return err

@@ -388,17 +388,19 @@ func TestANodeListsTheOthersRarelyWhileAnOlderOneSweeps(t *testing.T) {
 	}
 	turn(younger, "no node has swept", 1)
 	turn(older, "the older one sweeps", 1)
-	for range sweep.MaxUnlisted {
-		turn(younger, "the older one has swept", 1)
-	}
-	turn(younger, "the end may be forged", 2)
-	turn(younger, "the older one has swept", 2)
+	turn(younger, "the older one has swept", 1)
+	s.shift = -sweep.Unlisted - time.Second
+	turn(younger, "the older one has swept at another time", 2)
+	s.shift = 0
+	turn(older, "the older one sweeps again", 2)
+	turn(younger, "the end may be forged", 3)
+	turn(younger, "the older one has swept", 3)
 	s.shift = time.Minute
-	turn(younger, "the older one should have swept again", 3)
+	turn(younger, "the older one should have swept again", 4)
 	s.shift = 0
-	turn(older, "the older one sweeps again", 3)
+	turn(older, "the older one sweeps again", 4)
 	s.shift = 2 * time.Minute
-	turn(younger, "the older one is silent, and the younger one sweeps", 4)
+	turn(younger, "the older one is silent, and the younger one sweeps", 5)
 	s.shift = 0
-	turn(younger, "it is the one that sweeps", 5)
+	turn(younger, "it is the one that sweeps", 6)
 }
