@@ -83,6 +83,11 @@ func (f SlotFilter) selectsState(s job.State) bool {
 	return len(f.States) == 0 || slices.Contains(f.States, s)
 }
 
+// selectsWaiting reports whether the filter selects slots that have no record.
+func (f SlotFilter) selectsWaiting() bool {
+	return f.selectsState(job.Pending) && f.EndedSince.IsZero()
+}
+
 // SlotList is a listing of slots, oldest first.
 type SlotList struct {
 	Slots []SlotRow
@@ -197,7 +202,7 @@ func earliest(rows []SlotRow, n int) []SlotRow {
 // complete only up to end. An empty end means that they are complete.
 func (c *Client) waiting(ctx context.Context, f SlotFilter, list *SlotList) (byID map[string]SlotRow, end Cursor, err error) {
 	byID = map[string]SlotRow{}
-	if !f.selectsState(job.Pending) || !f.EndedSince.IsZero() {
+	if !f.selectsWaiting() {
 		return byID, "", nil
 	}
 	for w, err := range readable(c, c.cfg.Fleet.Waiting(ctx, stream.WaitingFilter{Job: f.Job}), &list.Unreadable) {
@@ -276,29 +281,102 @@ func recordsFor(n int) int { return 4*n + 16 }
 // newestSlots is ListSlots with SlotFilter.Newest. It reads the streams before the ledger,
 // as ListSlots does.
 func (c *Client) newestSlots(ctx context.Context, f SlotFilter) (list SlotList, err error) {
-	all := f
-	all.Limit = 0
-	rows, _, err := c.waiting(ctx, all, &list)
-	if err != nil {
-		return list, err
+	rows := map[job.Slot]SlotRow{}
+	if f.selectsWaiting() {
+		if err := c.newestWaiting(ctx, f, rows, &list); err != nil {
+			return list, err
+		}
 	}
 	records := 0
-	for e, err := range readable(c, c.cfg.Ledger.Newest(ctx, f.Job), &list.Unreadable) {
+	for e, err := range readable(c, c.selectedRecords(ctx, f), &list.Unreadable) {
 		if err != nil {
 			return list, err
 		}
 		row := recordedSlot(e)
-		if delete(rows, row.ID); f.selects(row) {
-			rows[row.ID] = row
+		if delete(rows, e.Slot); f.selects(row) {
+			rows[e.Slot] = row
 			records++
 		}
 		if records >= recordsFor(f.Limit) || e.Time.Before(f.earliestWrite()) {
 			break
 		}
 	}
-	list.Slots = slices.SortedFunc(maps.Values(rows), compareSlots)
-	list.Slots = list.Slots[max(0, len(list.Slots)-f.Limit):]
+	list.Slots = newestRows(rows, f.Limit)
 	return list, nil
+}
+
+// selectedRecords iterates over the records that the filter may select, newest write first. A slot that
+// waits has none.
+func (c *Client) selectedRecords(ctx context.Context, f SlotFilter) iter.Seq2[kv.LedgerEntry, error] {
+	if len(f.States) > 0 && !slices.ContainsFunc(f.States, func(s job.State) bool { return s != job.Pending }) {
+		return func(func(kv.LedgerEntry, error) bool) {}
+	}
+	return c.cfg.Ledger.Newest(ctx, f.Job)
+}
+
+// newestRows returns the newest n rows, oldest first.
+func newestRows(rows map[job.Slot]SlotRow, n int) []SlotRow {
+	sorted := slices.SortedFunc(maps.Values(rows), compareSlots)
+	return sorted[max(0, len(sorted)-n):]
+}
+
+// newestWaiting adds the newest waiting slots that the filter selects to rows. It reads all timers,
+// because their order is not that of their times, and the stream of slots from the newest message back
+// until there are enough.
+func (c *Client) newestWaiting(ctx context.Context, f SlotFilter, rows map[job.Slot]SlotRow, list *SlotList) error {
+	enough, found := recordsFor(f.Limit), map[job.Slot]SlotRow{}
+	for w, err := range readable(c, c.cfg.Timers.Waiting(ctx, stream.WaitingFilter{Job: f.Job}), &list.Unreadable) {
+		if err != nil {
+			return err
+		}
+		if found[w.Slot] = pendingSlot(w); len(found) >= 2*enough {
+			oldest := newestRows(found, enough)[0]
+			maps.DeleteFunc(found, func(_ job.Slot, row SlotRow) bool { return compareSlots(row, oldest) < 0 })
+		}
+	}
+	if err := c.addWaiting(ctx, f, found, rows); err != nil {
+		return err
+	}
+	before := len(rows)
+	for w, err := range readable(c, c.cfg.Slots.Waiting(ctx, stream.WaitingFilter{Job: f.Job, Newest: true}), &list.Unreadable) {
+		if err != nil {
+			return err
+		}
+		old := w.Published.Before(f.earliestWrite())
+		if found[w.Slot] = pendingSlot(w); len(found) < enough && !old {
+			continue
+		}
+		if err := c.addWaiting(ctx, f, found, rows); err != nil {
+			return err
+		}
+		if old || len(rows)-before >= enough {
+			return nil
+		}
+	}
+	return c.addWaiting(ctx, f, found, rows)
+}
+
+// addWaiting moves the found slots that the filter selects to rows. A slot that a worker has claimed
+// already has a record.
+func (c *Client) addWaiting(ctx context.Context, f SlotFilter, found, rows map[job.Slot]SlotRow) error {
+	if len(found) == 0 {
+		return nil
+	}
+	records, err := c.cfg.Ledger.Records(ctx, slices.Collect(maps.Keys(found)))
+	if err != nil {
+		return err
+	}
+	c.cfg.Alive()
+	for slot, row := range found {
+		if e, ok := records[slot]; ok {
+			row = recordedSlot(e)
+		}
+		if f.selects(row) {
+			rows[slot] = row
+		}
+	}
+	clear(found)
+	return nil
 }
 
 // newest returns the rows of a job's newest n slots that have a record, in the order of their

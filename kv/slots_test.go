@@ -3,6 +3,7 @@ package kv_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -275,4 +276,41 @@ func TestExceptionalEventsAreKept(t *testing.T) {
 		info, err := stream.Info(t.Context())
 		return err == nil && info.State.Msgs == 1
 	})
+}
+
+// Most messages of the queue "rare" are far apart, and a long part of the stream is gone.
+func TestWaitingSlotsAreTheSameFromTheNewestOn(t *testing.T) {
+	t.Parallel()
+	server := natstest.Run(t)
+	store := kvtest.Open(t, server.JetStream(), kv.Options{})
+	for i := range 6000 {
+		queue := "default"
+		if i%700 == 5 {
+			queue = "rare"
+		}
+		name := []string{"a", "b"}[i%2]
+		publish(t, store, queue, core.Message{Slot: job.NewSlot(name, at.Add(time.Duration(i)*time.Second)), Node: "n"})
+	}
+	slots, err := server.JetStream().Stream(t.Context(), store.SlotStream())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, subject := range []string{"default.a", "default.b"} {
+		if err := slots.Purge(t.Context(), jetstream.WithPurgeSubject(store.Namespace+".slot."+subject), jetstream.WithPurgeSequence(5500)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, f := range []stream.WaitingFilter{{}, {Job: "a"}, {Job: "b"}, {Queue: "rare"}, {Queue: "rare", Job: "b"}, {Job: "none"}} {
+		list := func(newest bool) (ids []string) {
+			f.Newest = newest
+			for _, w := range waiting(t, store, f) {
+				ids = append(ids, w.Slot.ID())
+			}
+			return ids
+		}
+		oldest, newest := list(false), list(true)
+		if slices.Reverse(newest); !slices.Equal(oldest, newest) || len(oldest) == 0 != (f.Job == "none") {
+			t.Errorf("%+v: %d slots from the oldest on, %d from the newest on", f, len(oldest), len(newest))
+		}
+	}
 }

@@ -131,6 +131,10 @@ type WaitingFilter struct {
 	// older ones, the filter costs next to nothing. Zero: it leaves out none.
 	Before time.Time
 
+	// Newest iterates over the stream of slots newest first, and reads only as much of it as the caller
+	// takes. It has no effect on timers, and excludes Stranded and Before.
+	Newest bool
+
 	// Complete makes the pass fail if it may miss a message: any replica answers it, and a
 	// replica may lag. The stream's leader first counts the messages. If the pass finds
 	// fewer, it ends with an error that wraps job.ErrUnknown.
@@ -207,7 +211,7 @@ func (s *Store) waiting(ctx context.Context, f WaitingFilter, stream string, sub
 				yield(WaitingSlot{}, err)
 				return
 			}
-			for e, err := range s.All(ctx, stream, subject, time.Time{}) {
+			for e, err := range s.messages(ctx, f, stream, subject) {
 				if err != nil {
 					yield(WaitingSlot{}, err)
 					return
@@ -237,6 +241,26 @@ func (s *Store) waiting(ctx context.Context, f WaitingFilter, stream string, sub
 			if missing > 0 {
 				yield(WaitingSlot{}, fmt.Errorf("list %s: %w: its leader has %d more messages on %s", stream, job.ErrUnknown, missing, subject))
 				return
+			}
+		}
+	}
+}
+
+// messages iterates over the messages on a subject, in the order that the filter asks for.
+func (s *Store) messages(ctx context.Context, f WaitingFilter, stream, subject string) iter.Seq2[wire.Entry, error] {
+	if !f.Newest || stream == s.TimerStream() {
+		return s.All(ctx, stream, subject, time.Time{})
+	}
+	return func(yield func(wire.Entry, error) bool) {
+		for found, err := range s.Backward(ctx, stream, subject) {
+			if err != nil {
+				yield(wire.Entry{}, err)
+				return
+			}
+			for _, e := range found {
+				if !yield(e, nil) {
+					return
+				}
 			}
 		}
 	}

@@ -32,14 +32,27 @@ const (
 // the caller takes, and not on how many the bucket has. Delete markers are included. The
 // newest messages may be missing. The iteration stops at the first error.
 func (b Bucket) Backward(ctx context.Context, prefix string) iter.Seq2[[]Entry, error] {
+	subject := b.Subject(prefix)
+	return backward{b: b, title: "bucket " + b.Name, prefix: subject, filter: subject + ">", all: prefix == "", size: firstWindow}.iterate(ctx)
+}
+
+// Backward iterates over the messages of a stream that match filter, as Bucket.Backward does. It suits a
+// stream with few subjects and many messages of each.
+func (w Wire) Backward(ctx context.Context, stream, filter string) iter.Seq2[[]Entry, error] {
+	b := Bucket{Wire: w, Stream: stream}
+	return backward{b: b, title: "stream " + stream, filter: filter, sparse: true, many: true, size: mostWindow}.iterate(ctx)
+}
+
+func (r backward) iterate(ctx context.Context) iter.Seq2[[]Entry, error] {
 	return func(yield func([]Entry, error) bool) {
-		info, err := b.StreamInfo(ctx, "look for the end of "+b.Stream, b.Stream)
+		r := r // each iteration begins at the end
+		info, err := r.b.StreamInfo(ctx, "look for the end of "+r.b.Stream, r.b.Stream)
 		if err != nil {
 			yield(nil, err)
 			return
 		}
-		r := backward{b: b, prefix: b.Subject(prefix), all: prefix == "", end: info.State.LastSeq + 1, size: firstWindow}
-		for r.end > 1 {
+		r.end = info.State.LastSeq + 1
+		for r.end > max(1, info.State.FirstSeq) {
 			found, err := r.step(ctx)
 			slices.SortFunc(found, func(x, y Entry) int { return cmp.Compare(y.Revision, x.Revision) })
 			if !yield(found, err) || err != nil {
@@ -52,8 +65,10 @@ func (b Bucket) Backward(ctx context.Context, prefix string) iter.Seq2[[]Entry, 
 // backward is one iteration of Backward. Everything from the sequence end on has been read.
 type backward struct {
 	b      Bucket
-	prefix string
-	all    bool // every key has the prefix
+	title  string // of the bucket or the stream
+	prefix string // of the subjects
+	filter string // the same as a filter
+	all    bool   // every key has the prefix
 	end    uint64
 	size   uint64 // of the next window
 	sparse bool   // the next window has a filter
@@ -65,7 +80,7 @@ func (r *backward) step(ctx context.Context) (found []Entry, err error) {
 	if !r.sparse {
 		return r.readEach(ctx)
 	}
-	found, err = r.readMatching(ctx, r.prefix+">")
+	found, err = r.readMatching(ctx)
 	if err != nil || len(found) >= sparseFound {
 		return found, err
 	}
@@ -73,7 +88,7 @@ func (r *backward) step(ctx context.Context) (found []Entry, err error) {
 	if r.many {
 		return found, nil
 	}
-	few, complete, err := r.b.Few(ctx, r.b.Stream, r.prefix+">")
+	few, complete, err := r.b.Few(ctx, r.b.Stream, r.filter)
 	if err == nil && complete {
 		found = append(found, slices.DeleteFunc(few, func(e Entry) bool { return e.Revision >= r.end })...)
 		r.end = 0
@@ -85,7 +100,7 @@ func (r *backward) step(ctx context.Context) (found []Entry, err error) {
 // readEach reads a window message by message.
 func (r *backward) readEach(ctx context.Context) (found []Entry, err error) {
 	begin, dense := r.end-min(r.size, r.end-1), r.size/denseShare
-	err = r.b.untilAnswered(ctx, "bucket "+r.b.Name, func() (err error) {
+	err = r.b.untilAnswered(ctx, r.title, func() (err error) {
 		found, err = r.b.messages(ctx, r.b.Stream, begin, r.end)
 		return err
 	})
@@ -100,7 +115,7 @@ func (r *backward) readEach(ctx context.Context) (found []Entry, err error) {
 	return found, nil
 }
 
-func (r *backward) readMatching(ctx context.Context, filter string) (all []Entry, err error) {
+func (r *backward) readMatching(ctx context.Context) (all []Entry, err error) {
 	end, begin := r.end, uint64(1)
 	if end > r.size {
 		begin = end - r.size
@@ -109,8 +124,8 @@ func (r *backward) readMatching(ctx context.Context, filter string) (all []Entry
 	for from := begin; from < end; {
 		var found []Entry
 		var more bool
-		err := r.b.untilAnswered(ctx, "bucket "+r.b.Name, func() (err error) {
-			found, more, err = r.b.Get(ctx, r.b.Stream, map[string]any{"seq": from, "batch": min(end-from, getSize), "next_by_subj": filter})
+		err := r.b.untilAnswered(ctx, r.title, func() (err error) {
+			found, more, err = r.b.Get(ctx, r.b.Stream, map[string]any{"seq": from, "batch": min(end-from, getSize), "next_by_subj": r.filter})
 			return err
 		})
 		if err != nil {

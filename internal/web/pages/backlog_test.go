@@ -20,7 +20,7 @@ import (
 )
 
 // endless is a stream with more waiting slots than a page can read in time.
-type endless struct{ attach.Fleet }
+type endless struct{ attach.Timers }
 
 func (endless) Waiting(ctx context.Context, _ stream.WaitingFilter) iter.Seq2[stream.WaitingSlot, error] {
 	return func(yield func(stream.WaitingSlot, error) bool) {
@@ -45,7 +45,7 @@ func (noNews) LastEvent(context.Context) (uint64, error) { return 0, nil }
 // A person asks for failures when the workers are behind.
 func TestListOfSlotsHasTheRecordsEvenIfTooManySlotsWait(t *testing.T) {
 	t.Parallel()
-	c := client.Attach(attach.Parts{Fleet: endless{}, Ledger: oneRecord{}, News: noNews{}, Now: func(context.Context) (time.Time, error) { return time.Now(), nil }})
+	c := client.Attach(attach.Parts{Timers: endless{}, Ledger: oneRecord{}, News: noNews{}, Now: func(context.Context) (time.Time, error) { return time.Now(), nil }})
 	site := pages.New(shell.Config{Client: c, Patience: 20 * time.Second})
 	server := httptest.NewServer(site)
 	defer server.Close()

@@ -65,8 +65,8 @@ var slotRanges = []slotRange{{choice{"hour", "an hour"}, time.Hour}, {choice{"da
 // Ranges are the values of the field "range".
 func (slotList) Ranges() []slotRange { return slotRanges }
 
-// waitingTime bounds how long the list of the newest slots waits for those that wait in the stream. All of
-// them must be read, and if no worker takes any, there may be hundreds of thousands.
+// waitingTime bounds how long the list of the newest slots waits for those without a record. All runs
+// that are ordered for later must be read, and there may be hundreds of thousands.
 const waitingTime = time.Second
 
 // listSlots lists slots. If reading those that wait takes too long, it lists only those that have a record.
