@@ -139,6 +139,8 @@ type Replica struct {
 	// creation time of the registry bucket to which this process has applied its jobs.
 	settingUp       chan struct{}
 	registryCreated time.Time
+
+	patience time.Duration // applyPatience; tests shorten it
 }
 
 // New returns a replica; see Run.
@@ -150,6 +152,7 @@ func New(cfg Config) *Replica {
 		table: consumer.NewTable(), zones: newZones(tzdata.Version, cfg.Logger), own: newOwnJobs(cfg.Jobs),
 		queues: newVariable(cfg.Queues, slices.Equal), watchesNodes: newVariable(false, func(a, b bool) bool { return a == b }),
 		stopped: make(chan struct{}), settingUp: make(chan struct{}, 1), registryCreated: cfg.Store.RegistryCreated(),
+		patience: applyPatience,
 	}
 	if r.observer == nil {
 		r.observer = noObserver{}

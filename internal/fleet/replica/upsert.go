@@ -37,29 +37,6 @@ const (
 	writesAtOnce = 500
 )
 
-// Apply writes jobs to the registry. It does not write a job whose stored definition is equal. It
-// does not bring back a definition that an edit superseded, unless force is set because a person
-// asks for it. It does not overwrite a stored definition that this program cannot read. If this
-// login may not write the registry, Apply only logs the differences. After Apply the replica logs
-// when another definition replaces one of these jobs. Apply may be called while Run runs. While
-// the broker is away, it waits until ctx ends.
-//
-// If Apply fails, the replica keeps the jobs that it had, because the caller keeps their handlers. If the
-// registry is created again, the replica applies these. Apply must not be called together with Add or Drop.
-//
-// Apply first reads the jobs, many in one request. Then it works in rounds. A round sends the
-// writes that are needed, in order, without waiting for each answer. If a write meets a conflict,
-// because another replica has written the job meanwhile, the job is read again at the leader and
-// goes to the next round.
-func (r *Replica) Apply(ctx context.Context, jobs []job.Job, force bool) error {
-	own, before := r.own.replace(jobs)
-	err := (&applying{Replica: r, force: force}).run(ctx, own)
-	if err != nil {
-		r.own.restore(before)
-	}
-	return err
-}
-
 func (a *applying) run(ctx context.Context, jobs []ownJob) error {
 	a.mayWrite, a.all = true, len(jobs)
 	defer a.reportProgress()()
@@ -77,6 +54,7 @@ func (a *applying) run(ctx context.Context, jobs []ownJob) error {
 	}
 	err := read(ctx, left)
 	for err == nil && len(left) > 0 {
+		a.noteAnswer()
 		left, err = a.round(ctx, left)
 		if err == nil {
 			left, err = a.readLeader(ctx, left)
@@ -95,6 +73,11 @@ type applying struct {
 
 	all  int
 	done atomic.Int64
+
+	// answered, if set, is called when the registry has answered. written are the jobs that the registry
+	// has stored, and unknown those whose writes got no answer.
+	answered         func()
+	written, unknown []string
 }
 
 // pendingJob is a job to be applied, and its entry in the registry as it was last read.
@@ -274,6 +257,8 @@ func (t pendingJob) isEdit() bool {
 func (a *applying) handleAnswer(o answer) error {
 	switch {
 	case o.err == nil:
+		a.noteAnswer()
+		a.written = append(a.written, o.ours.Name)
 		a.logReplacing(o.old, o.ours.Name)
 		a.note(o.ours, o.ours.Job, o.won)
 		return nil
@@ -284,6 +269,8 @@ func (a *applying) handleAnswer(o answer) error {
 		}
 		a.leave(o.pendingJob, plans.Changed)
 		return nil
+	case errors.Is(o.err, job.ErrUnknown):
+		a.unknown = append(a.unknown, o.ours.Name)
 	}
 	return o.err
 }
