@@ -181,6 +181,9 @@ func (m *Member) awaitEnd(ctx context.Context, in info) error {
 		)
 		if err == nil {
 			defer nc.Close()
+			if nc.ConnectedServerName() != in.Name { // that one has ended, and another took its address
+				return nil
+			}
 			select {
 			case <-ended:
 				return nil

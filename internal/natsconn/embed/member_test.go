@@ -112,6 +112,26 @@ func TestJoinOfManyAtOnceEmbedsExactlyOnce(t *testing.T) {
 	}
 }
 
+// The server that the process had joined ends, and before the process has connected to wait for that, another
+// one listens on its address.
+func TestAForeignServerThatTookTheAddressIsNotAwaited(t *testing.T) {
+	t.Parallel()
+	addr, end := foreignServer(t)
+	defer end()
+	var log lockedBuffer
+	cfg, err := Config{Listen: addr, Store: t.TempDir(), Logger: slog.New(slog.NewTextHandler(&log, nil))}.withDefaults()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	m := &Member{cfg: cfg}
+	m.standBy(ctx, info{Name: namePrefix + "ended"})
+	if ctx.Err() != nil || m.serves() || !strings.Contains(log.String(), "cronce did not start it") {
+		t.Errorf("stood by until %v; the log:\n%s", ctx.Err(), &log)
+	}
+}
+
 func TestForeignServersAreNeverReplaced(t *testing.T) {
 	t.Parallel()
 	for name, start := range map[string]func(t *testing.T) (string, func()){
