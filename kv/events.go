@@ -36,21 +36,17 @@ type EventFilter struct {
 // decoded yields an error that wraps job.ErrInvalid or job.ErrVersion, and the iteration
 // continues. Any other error ends it.
 func (s *Store) Events(ctx context.Context, f EventFilter) iter.Seq2[job.Event, error] {
-	return decodeEach(s.events(ctx, s.Wire, f), func(e wire.Entry) (job.Event, bool, error) {
-		event, err := decodeEvent(e)
-		return event, true, err
-	})
-}
-
-func (s *Store) events(ctx context.Context, w wire.Wire, f EventFilter) iter.Seq2[wire.Entry, error] {
 	if err := codec.ValidateJobFilter(f.Job); err != nil {
-		return func(yield func(wire.Entry, error) bool) { yield(wire.Entry{}, err) }
+		return func(yield func(job.Event, error) bool) { yield(job.Event{}, err) }
 	}
 	filter := ""
 	if f.Job != "" || f.Kind != "" {
 		filter = s.EventSubject(cmp.Or(string(f.Kind), "*"), cmp.Or(f.Job, "*"))
 	}
-	return w.All(ctx, s.EventStream(), filter, f.Since)
+	return decodeEach(s.All(ctx, s.EventStream(), filter, f.Since), func(e wire.Entry) (job.Event, bool, error) {
+		event, err := decodeEvent(e)
+		return event, true, err
+	})
 }
 
 func decodeEvent(e wire.Entry) (job.Event, error) {
@@ -125,27 +121,20 @@ const (
 	alertsAtOnce = 100
 )
 
-// HasAlert reports whether the broker has stored an alert of the same kind about the same outcome, or, if
-// e reports a recovery, one with the message ID id: another slot may have been the first to succeed. An
-// alert is stored after its outcome is written, so HasAlert reads the first alerts of the job from a
-// little before e.Time on. It returns false if it does not find it among a thousand.
+// HasAlert reports whether the broker has stored an alert like e with the message ID id. An alert is stored
+// after its outcome is written, so HasAlert reads the first alerts of the job from a little before e.Time on.
+// It returns false if it does not find it among a thousand.
 func (s *Store) HasAlert(ctx context.Context, e job.Event, id string) (bool, error) {
 	n, w := 0, s.Wire
 	w.BatchSize = alertsAtOnce
-	for stored, err := range s.events(ctx, w, EventFilter{Job: e.Job, Kind: e.Kind, Since: e.Time.Add(-time.Minute)}) {
+	for stored, err := range w.All(ctx, s.EventStream(), s.EventSubject(string(e.Kind), e.Job), e.Time.Add(-time.Minute)) {
 		if err != nil {
 			return false, fmt.Errorf("look for an earlier alert about %s: %w", e.ID, err)
 		}
-		n++
-		old, err := decodeEvent(stored)
-		switch {
-		case err != nil:
-		case e.Alert == job.AlertRecovered && old.Alert == e.Alert && stored.Header.Get(jetstream.MsgIDHeader) == id:
-			return true, nil
-		case e.Alert != job.AlertRecovered && old.ID == e.ID && old.Alert == e.Alert && old.Revision == e.Revision:
+		if stored.Header.Get(jetstream.MsgIDHeader) == id {
 			return true, nil
 		}
-		if n == mostAlerts {
+		if n++; n == mostAlerts {
 			break
 		}
 	}

@@ -2,6 +2,7 @@ package kv_test
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -71,14 +72,14 @@ func TestAnAlertIsLookedForAmongTheFirstThousand(t *testing.T) {
 		return job.Event{V: codec.Version, Kind: job.EventAlert, Alert: job.Failed, ID: id, Job: "report", Time: ended, Revision: 3}
 	}
 	for i := range 1001 {
-		id := "report:@other"
+		id := fmt.Sprint("report:@other-", i)
 		switch i {
 		case 999:
 			id = "report:@last"
 		case 1000:
 			id = "report:@beyond"
 		}
-		if err := s.StoreEvent(ctx, alert(id)); err != nil {
+		if err := s.Alert(ctx, alert(id), id); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -4,8 +4,8 @@ import { TimeoutError, headers as newHeaders } from "@nats-io/transport-node";
 import { fenceOf } from "./claim.js";
 import { planAt } from "./definition.js";
 import { formatMessage } from "./message.js";
-import { Invalid, parseSlot, slotID, slotKey } from "./names.js";
-import { decode, formatInstant, fromMs, optional, textOf, toMs } from "./values.js";
+import { parseSlot, slotID, slotKey } from "./names.js";
+import { formatInstant, fromMs, optional, textOf, toMs } from "./values.js";
 import { backOff, decodeOf, pause, repeat } from "./store.js";
 
 const giveUp = 20_000; // ms without an acknowledgement until stored throws; the next delivery publishes again
@@ -52,32 +52,23 @@ const alertsAtOnce = 100; // alerts that hasAlert asks for at once: a heartbeat 
 // hasAlert reports whether the broker has stored an alert about the same outcome. The message of an ended slot may be
 // delivered again long after the outcome, for example from a queue that had no worker. If a login may not read the
 // events, or if they are not read in a quarter of the lease, an alert may be stored twice: that is better than never.
-async function hasAlert(store, node, { subject, body }) {
-  const alert = JSON.parse(body), ended = optional(alert.time);
+async function hasAlert(store, node, { subject, headers, body }) {
+  const ended = optional(JSON.parse(body).time);
   if (ended === undefined || toMs(node.now() - ended) <= fold) return false;
   const over = new AbortController(), late = pause(node.lease / 4, over.signal).then(() => false);
   try {
-    return await Promise.race([findAlert(store, subject, alert, ended, over.signal), late]);
+    return await Promise.race([findAlert(store, subject, headers["Nats-Msg-Id"], ended, over.signal), late]);
   } finally {
     over.abort();
   }
 }
 
-// findAlert reports whether a stored alert is about the same outcome, until the signal aborts. An alert is stored soon
+// findAlert reports whether an alert with this message ID is stored, until the signal aborts. An alert is stored soon
 // after its outcome, so findAlert reads the first alerts of the job from a little before that on. If an answer is lost,
 // it begins again.
-async function findAlert(store, subject, { id, alert, revision }, ended, signal) {
+async function findAlert(store, subject, id, ended, signal) {
   const stream = `${store.namespace}_events`, ask = { start_time: formatInstant(ended - fromMs(60_000)), next_by_subj: subject };
-  const matches = (m) => {
-    if (signal.aborted) return true; // no further page is read
-    try {
-      const e = decode(textOf(m));
-      return e.id === id && e.alert === alert && e.revision === revision;
-    } catch (err) {
-      if (err instanceof Invalid) return false;
-      throw err;
-    }
-  };
+  const matches = (m) => signal.aborted || m.headers.get("Nats-Msg-Id") === id; // if aborted, no further page is read
   while (!signal.aborted) {
     try {
       const first = await store.first(stream, ask), seq = Number(first?.headers?.get("Nats-Sequence"));
