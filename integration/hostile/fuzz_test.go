@@ -266,6 +266,9 @@ func FuzzReaders(f *testing.F) {
 			if len(messages) > job.MaxShards {
 				t.Errorf("verify offers %d messages, want at most %d", len(messages), job.MaxShards)
 			}
+			if p.Beyond == "" && len(messages) == 0 {
+				t.Errorf("verify offers nothing for %+v, and does not say why", p)
+			}
 		}
 		printable(t, check.Report(), nil)
 
