@@ -81,7 +81,7 @@ func TestUnusableEnvironmentIsAFailure(t *testing.T) {
 	t.Run("no file", func(t *testing.T) {
 		t.Parallel()
 		s := newSite(t)
-		refusal{status: 2, says: []string{"none.yaml"}}.check(t, s.start("run", "run", "-f", s.path("none.yaml")))
+		refusal{status: 2, says: []string{"none.yaml", "cronce import --help"}}.check(t, s.start("run", "run", "-f", s.path("none.yaml")))
 	})
 	t.Run("port in use", func(t *testing.T) {
 		t.Parallel()

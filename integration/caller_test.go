@@ -31,6 +31,10 @@ func callerWorks(t *testing.T, g guarded, worker string) {
 	if out := g.does("caller", "slot", "wait", "report:@k"); !strings.Contains(out, "succeeded") {
 		t.Errorf("it waits again: %s", out)
 	}
+	p := g.as("caller").start("wait for none", "slot", "wait", "report:@none", "--timeout", "100ms")
+	if code := p.exit(); code != 1 || !strings.Contains(p.stderr(), "may not see which slots wait") {
+		t.Errorf("it waits for a run that does not exist: exit status %d, %s", code, p.stderr())
+	}
 	for _, args := range [][]string{{"job", "trigger", "other"}, {"job", "pause", "report"}, {"slot", "ls"}, {"slot", "tail", "other:@k"}} {
 		p := g.as("caller").start(strings.Join(args, " "), args...)
 		if code := p.exit(); code != 1 || !strings.Contains(p.stderr(), "not permitted") {

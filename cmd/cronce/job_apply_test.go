@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -146,6 +147,11 @@ func TestJobApplyOfAWrongFileAsksNobody(t *testing.T) {
 	}
 	c.run(t, "job", "apply").oneError(t, base.ExitUsage, "-f FILE")
 	c.run(t, "job", "apply", "-f", "/nowhere/jobs.yaml").oneError(t, base.ExitUsage, "/nowhere/jobs.yaml")
+	dir, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.run(t, "job", "apply", "-f", "nowhere.yaml").oneError(t, base.ExitUsage, "open nowhere.yaml", "(in the folder "+dir+"); try: cronce import --help")
 	c.run(t, "job", "apply", "-f", "-", "--revision", "x").oneError(t, base.ExitUsage, "--revision")
 }
 

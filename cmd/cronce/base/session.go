@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -127,7 +130,7 @@ func (r Session) LogUnreadable(unreadable []error) {
 }
 
 // ReadJobFile reads the file at path, or standard input for "-". An error in it is wrong
-// usage.
+// usage. If there is no file, the error suggests how to make one.
 func (a *App) ReadJobFile(ctx context.Context, path string, options ...spec.Option) (*spec.File, error) {
 	file, err := ReadUntil(ctx, func() (*spec.File, error) {
 		if path == "-" {
@@ -135,7 +138,13 @@ func (a *App) ReadJobFile(ctx context.Context, path string, options ...spec.Opti
 		}
 		return jobfile.Load(path, options...)
 	})
-	return file, Usage(err)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return file, Usage(err)
+	}
+	if dir, unknown := os.Getwd(); unknown == nil && !filepath.IsAbs(path) {
+		err = fmt.Errorf("%w (in the folder %s)", err, dir)
+	}
+	return nil, Try(Usage(err), "cronce import --help")
 }
 
 // ReadUntil calls read, which reads standard input or a file. If ctx ends, ReadUntil returns at

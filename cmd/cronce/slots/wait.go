@@ -42,6 +42,7 @@ With -o json, one line, as "slot show" prints it:
 					ctx, stop = context.WithTimeoutCause(ctx, timeout, fmt.Errorf("no outcome after %v", timeout))
 					defer stop()
 				}
+				warnIfUnseen(ctx, r, slot)
 				c := r.Client()
 				return Await(ctx, r, slot, func(ctx context.Context) (client.SlotDetails, error) { return c.Wait(ctx, slot.ID()) })
 			})
@@ -49,6 +50,17 @@ With -o json, one line, as "slot show" prints it:
 	}
 	cmd.Flags().DurationVar(&timeout, "timeout", 0, "how long to wait (default: no limit)")
 	return cmd
+}
+
+// warnIfUnseen warns that the login cannot see whether the slot exists. That of a caller reads records, and
+// not what waits.
+func warnIfUnseen(ctx context.Context, r base.Session, slot job.Slot) {
+	if r.MayList() {
+		return
+	}
+	if _, _, err := r.Ledger().Read(ctx, slot); errors.Is(err, job.ErrNotFound) {
+		r.Log.Warn("this login may not see which slots wait: if there is no such slot, only --timeout ends the wait", "slot", slot.ID())
+	}
 }
 
 // Await calls wait, which returns the slot with its outcome, and prints the outcome. It returns an

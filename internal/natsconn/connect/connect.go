@@ -188,6 +188,10 @@ func (t Target) dialContext(options []nats.Option, limit time.Duration) (*Conn, 
 	return &Conn{nc, settings.JSDomain, settings.JSAPIPrefix}, nil
 }
 
+// malformedHTTP is in the error of package http, which has no type, about an answer that is not HTTP. A
+// port for plain NATS connections answers with the server's INFO.
+const malformedHTTP = "malformed HTTP"
+
 // explain describes in one line why the connection to where failed. limit is the limit of the
 // handshake.
 func explain(err error, where string, limit time.Duration) error {
@@ -211,6 +215,8 @@ func explain(err error, where string, limit time.Duration) error {
 	case isFull(err), errors.Is(err, io.EOF), errors.Is(err, syscall.EPIPE), errors.Is(err, syscall.ECONNRESET):
 		// A full server closes the connection, and often before the client has read why.
 		return fmt.Errorf("%s closes new connections (is max_connections of the server or the account reached?): %w", where, err)
+	case strings.Contains(err.Error(), malformedHTTP):
+		return fmt.Errorf("%s does not speak WebSocket: use nats://, or the port of the server's block websocket", where)
 	case errors.Is(err, nats.ErrNoInfoReceived):
 		return fmt.Errorf("%s is not a NATS server: %w", where, err)
 	}

@@ -79,6 +79,7 @@ func TestFailedConnectionsSayWhy(t *testing.T) {
 		"certificate not known": {Config{Server: "tls://" + addr(secure)}, []string{"no agreement on TLS with tls://" + addr(secure)}, nil},
 		"TLS not offered":       {Config{Server: "tls://" + addr(plain)}, []string{"no agreement on TLS"}, nats.ErrSecureConnWanted},
 		"no more connections":   {Config{Server: addr(full)}, []string{"closes new connections", "max_connections"}, nil},
+		"no WebSocket":          {Config{Server: "ws://" + addr(plain)}, []string{"ws://" + addr(plain) + " does not speak WebSocket: use nats://"}, nil},
 		"silent":                {Config{Server: silent(t)}, []string{"does not answer within 3s"}, nil},
 		"context of a server that is away": {
 			Config{Context: contextFile(t, fmt.Sprintf(`{"url":"nats://a:secret@%s"}`, unreachable))},
