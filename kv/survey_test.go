@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/cronce-io/cronce/internal/broker/space"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
@@ -110,5 +111,34 @@ func TestPermissionsOfALoginAreUnknownIfOnlyTheHubAnswers(t *testing.T) {
 	}
 	if _, err := open(t, inHub, kv.Options{}).Permissions(within(t, natstest.Patience)); !errors.Is(err, job.ErrUnknown) || !strings.Contains(err.Error(), "behind the connected one") {
 		t.Errorf("got %v, want that they are unknown", err)
+	}
+}
+
+// An operator mirrors the streams to another cluster for reports. For the mirror of a work queue, the
+// server makes a durable consumer of that stream.
+func TestSurveyTakesNoConsumerOfAMirrorForAQueue(t *testing.T) {
+	t.Parallel()
+	js := natstest.Run(t).JetStream()
+	if _, err := space.Setup(t.Context(), js, kv.Options{Queues: []string{"default"}}); err != nil {
+		t.Fatal(err)
+	}
+	for name, cfg := range map[string]jetstream.StreamConfig{
+		"mirror": {Mirror: &jetstream.StreamSource{Name: "cronce_slots"}},
+		"source": {Sources: []*jetstream.StreamSource{{Name: "cronce_slots"}, {Name: "cronce_timers"}}},
+	} {
+		cfg.Name = name
+		if _, err := js.CreateStream(t.Context(), cfg); err != nil {
+			t.Fatal(err)
+		}
+	}
+	natstest.Eventually(t, "the consumers of the mirror and of the source", func() bool {
+		st, err := js.Stream(t.Context(), "cronce_slots")
+		return err == nil && st.CachedInfo().State.Consumers == 3
+	})
+	if _, v, err := kv.Examine(t.Context(), js, kv.Options{}); err != nil || len(v.Differences) != 0 || len(v.Queues) != 1 || v.Queues[0].Name != "default" {
+		t.Errorf("%+v, %+v, %v", v.Queues, v.Differences, err)
+	}
+	if changes, err := space.Setup(t.Context(), js, kv.Options{Queues: []string{"default"}}); err != nil || len(changes) != 0 {
+		t.Errorf("setup: %q, %v", changes, err)
 	}
 }

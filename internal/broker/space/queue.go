@@ -204,7 +204,8 @@ func (s *Space) createQueues(ctx context.Context, inv *inventory, target job.Set
 	return changes, nil
 }
 
-// Queues returns the durable consumers of a stream.
+// Queues returns the durable consumers of a stream, except those that a server made for a mirror of the
+// stream, or for a stream that has it as a source.
 func (s *Space) Queues(ctx context.Context, name string) ([]*jetstream.ConsumerInfo, error) {
 	var existing []*jetstream.ConsumerInfo // after an error, a request that Ask abandoned may still write it
 	err := s.Ask(ctx, "list the queues of "+name, s.API("CONSUMER.LIST."+name), func(ctx context.Context) error {
@@ -215,7 +216,7 @@ func (s *Space) Queues(ctx context.Context, name string) ([]*jetstream.ConsumerI
 		}
 		list := stream.ListConsumers(ctx)
 		for info := range list.Info() {
-			if info.Config.Durable != "" {
+			if info.Config.Durable != "" && info.Config.AckPolicy != jetstream.AckFlowControlPolicy {
 				existing = append(existing, info)
 			}
 		}
