@@ -168,7 +168,7 @@ func (b Bucket) resume(ctx context.Context, at *Cursor) error {
 func (b Bucket) pull(ctx context.Context, c jetstream.Consumer, received *uint64, n int, found func(Entry) bool) (left uint64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, changesWait)
 	defer cancel()
-	batch, err := Fetch(ctx, c, n)
+	batch, err := Fetch(ctx, c, n, jetstream.FetchMaxBytes(b.changesBytes()))
 	if err != nil {
 		return 0, err
 	}
@@ -195,6 +195,14 @@ func (b Bucket) pull(ctx context.Context, c jetstream.Consumer, received *uint64
 		err = fmt.Errorf("%w: %w", job.ErrUnknown, cmp.Or(batch.Error(), context.DeadlineExceeded))
 	}
 	return 0, err
+}
+
+// changesBytes bounds the changes of one pull request. The broker closes a connection for which more
+// than its max_pending waits, which is 64 MiB by default, and changesAtOnce large records may be more
+// than that. The largest message fits, or the request would never be answered with it.
+func (b Bucket) changesBytes() int {
+	const names = 16 << 10 // of the subjects of a message and of its ack
+	return max(getBytes, b.Link().MaxPayload()+names)
 }
 
 // createConsumer creates a temporary consumer of the changes from the sequence from on.

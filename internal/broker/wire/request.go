@@ -120,10 +120,10 @@ func repeat(ctx context.Context, ask func(context.Context) error) error {
 
 // Fetch requests up to n messages from the consumer. If ctx ends, it returns soon, even if
 // the connection's lock is not free.
-func Fetch(ctx context.Context, c jetstream.Consumer, n int) (jetstream.MessageBatch, error) {
+func Fetch(ctx context.Context, c jetstream.Consumer, n int, opts ...jetstream.FetchOpt) (jetstream.MessageBatch, error) {
 	made := make(chan jetstream.MessageBatch, 1)
 	err := within(ctx, FeedWait, func(context.Context) error {
-		batch, err := c.Fetch(n, jetstream.FetchContext(ctx))
+		batch, err := c.Fetch(n, append(opts, jetstream.FetchContext(ctx))...)
 		made <- batch
 		return err
 	})
