@@ -331,6 +331,8 @@ func TestBadRequestsNameWhatIsWrong(t *testing.T) {
 		{request{op: "getJob", path: "/jobs/nosuch", want: 404}, "", "not found"},
 		{request{op: "getJob", path: "/jobs/" + strings.Repeat("x", 4000), want: 400}, "job", "1 to 64"},
 		{request{op: "listSlots", path: "/slots?state=done", want: 400}, "state", `"done": want pending, running`},
+		{request{op: "listSlots", path: "/slots?state=failed&state=done", want: 400}, "state", `"done": want pending, running`},
+		{request{op: "listSlots", path: "/slots?z=1&y=1&x=1", want: 400}, "x", `unknown parameter "x"`},
 		{request{op: "listSlots", path: "/slots?since=yesterday", want: 400}, "since", "2026-11-21T07:00:00Z"},
 		{request{op: "listSlots", path: "/slots?ended_since=1h", want: 400}, "ended_since", "2026-11-21T07:00:00Z"},
 		{request{op: "listSlots", path: "/slots?newest=true&after=2026", want: 400}, "after", "no cursor"},

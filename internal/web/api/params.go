@@ -93,7 +93,7 @@ func decode(r *http.Request, into any) error {
 			return err
 		}
 	}
-	for name := range query {
+	for _, name := range sorted(query) {
 		if !known[name] {
 			return wrong(name, "unknown parameter %q%s", name, oneOf(known))
 		}
