@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"reflect"
 	"slices"
 	"time"
 
@@ -42,7 +41,7 @@ func newOrder[In authored, Out any](name, what string, f func(context.Context, *
 	return order{name, what, schema.Text[In](), schema.Text[Out](), func(ctx context.Context, s *server, request []byte) (any, error) {
 		var in In
 		if len(bytes.TrimSpace(request)) > 0 { // no data means no members
-			if _, err := schema.Decode(request, reflect.ValueOf(&in).Elem()); err != nil {
+			if _, err := schema.Decode(request, &in); err != nil {
 				return nil, fmt.Errorf("%w request: %w", job.ErrInvalid, err)
 			}
 		}

@@ -12,10 +12,10 @@ import (
 	"github.com/cronce-io/cronce/internal/codec"
 )
 
-// Decode reads a request into a struct: one object, with each member once, under its exact name.
+// Decode reads a request into the struct that into points to: one object, with each member once, under its exact name.
 // encoding/json alone would take a name in another case, the last of two members, and null as if
 // it were left out. If a member is wrong, Decode returns its name.
-func Decode(data []byte, into reflect.Value) (member string, err error) {
+func Decode(data []byte, into any) (member string, err error) {
 	if err := json.Unmarshal(data, new(json.RawMessage)); err != nil {
 		return "", fmt.Errorf("read the body: %s", strings.TrimPrefix(err.Error(), "json: "))
 	}
@@ -24,9 +24,10 @@ func Decode(data []byte, into reflect.Value) (member string, err error) {
 		return "", fmt.Errorf("the body is not an object: %s", codec.Clip(string(data)))
 	}
 	members := map[string]reflect.Value{}
-	for _, f := range reflect.VisibleFields(into.Type()) {
+	v := reflect.ValueOf(into).Elem()
+	for _, f := range reflect.VisibleFields(v.Type()) {
 		if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "" {
-			members[name] = into.FieldByIndex(f.Index)
+			members[name] = v.FieldByIndex(f.Index)
 		}
 	}
 	seen := map[string]bool{}

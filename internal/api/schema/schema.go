@@ -29,25 +29,21 @@ type Builder struct {
 	// Closed forbids other members in structs.
 	Closed bool
 
-	// Instead returns the type that describes t, for types that write their own JSON. It
-	// returns t for all others. Nil: a type that writes its own JSON is any object.
-	Instead func(t reflect.Type) reflect.Type
+	// Shapes has the types that describe other types. A type that writes its own JSON and is not
+	// among them is any object.
+	Shapes map[reflect.Type]reflect.Type
 
-	// Name returns the name under which a struct is described once, in Named; others refer to it
-	// as Prefix + name. "": the struct is described in place. Nil: all structs are.
-	Name   func(t reflect.Type) string
-	Prefix string
-	Named  map[string]Object
+	// Named receives the schemas of the structs that have a name, and others refer to them. Nil:
+	// each struct is described in place.
+	Named map[string]Object
 
-	types map[string]reflect.Type
+	types map[string]reflect.Type // those of the structs in Named
 }
 
 // Of returns the schema of a type.
 func (b *Builder) Of(t reflect.Type) Object {
-	if b.Instead != nil {
-		if other := b.Instead(t); other != t {
-			return b.shape(other)
-		}
+	if other := b.Shapes[t]; other != nil {
+		return b.shape(other)
 	}
 	switch {
 	case t == reflect.TypeFor[time.Time]():
@@ -84,11 +80,8 @@ func (b *Builder) shape(t reflect.Type) Object {
 
 // refer describes a struct, or refers to its description.
 func (b *Builder) refer(t reflect.Type) Object {
-	name := ""
-	if b.Name != nil {
-		name = b.Name(t)
-	}
-	if name == "" {
+	name := nameOf(t)
+	if name == "" || b.Named == nil {
 		return b.members(t)
 	}
 	if b.types == nil {
@@ -101,37 +94,41 @@ func (b *Builder) refer(t reflect.Type) Object {
 		b.types[name], b.Named[name] = t, Object{} // so that a type that contains itself ends
 		b.Named[name] = b.members(t)
 	}
-	return Object{"$ref": b.Prefix + name}
+	return Object{"$ref": "#/components/schemas/" + name}
+}
+
+// nameOf returns the name of a struct's schema: JobRowPage for Page[path.JobRow], and Job for jobShape.
+// It returns "" if the struct has no name.
+func nameOf(t reflect.Type) string {
+	name := t.Name()
+	if base, of, ok := strings.Cut(name, "["); ok {
+		name = strings.TrimSuffix(of[strings.LastIndexByte(of, '.')+1:], "]") + base
+	}
+	if name == "" {
+		return ""
+	}
+	return strings.TrimSuffix(strings.ToUpper(name[:1])+name[1:], "Shape")
 }
 
 func (b *Builder) members(t reflect.Type) Object {
 	properties, required := Object{}, []string{}
-	var add func(t reflect.Type)
-	add = func(t reflect.Type) {
-		for i := range t.NumField() {
-			f := t.Field(i)
-			name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
-			if f.Anonymous && name == "" {
-				add(f.Type)
-				continue
-			}
-			if name == "-" || !f.IsExported() {
-				continue
-			}
-			property := b.Of(f.Type)
-			if doc := f.Tag.Get("doc"); doc != "" {
-				property["description"] = doc
-			}
-			if enum := f.Tag.Get("enum"); enum != "" {
-				property["enum"] = strings.Split(enum, ",")
-			}
-			properties[name] = property
-			if options == "" {
-				required = append(required, name)
-			}
+	for _, f := range reflect.VisibleFields(t) {
+		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if name == "" || name == "-" { // an embedded struct, whose fields follow, or no member
+			continue
+		}
+		property := b.Of(f.Type)
+		if doc := f.Tag.Get("doc"); doc != "" {
+			property["description"] = doc
+		}
+		if enum := f.Tag.Get("enum"); enum != "" {
+			property["enum"] = strings.Split(enum, ",")
+		}
+		properties[name] = property
+		if options == "" {
+			required = append(required, name)
 		}
 	}
-	add(t)
 	o := Object{"type": "object", "properties": properties, "required": required}
 	if b.Closed {
 		o["additionalProperties"] = false

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"slices"
 	"strings"
 	"time"
 
@@ -86,63 +85,65 @@ func (a *API) Close() {
 // ServeHTTP implements http.Handler.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) { a.mux.ServeHTTP(w, r) }
 
+// resource is what the API serves at a pattern of the mux.
+type resource struct {
+	methods map[string]operation // by the method of the request
+	orders  map[string]operation // by the end of the path: "pause" for /jobs/{job}:pause
+}
+
 // route registers the operations. The mux has no patterns like /jobs/{job}:pause, so the operations of
-// /jobs/{job} and its orders share a handler, which looks at the end of the path.
+// /jobs/{job} and its orders are one resource, whose handler looks at the end of the path.
 func (a *API) route(all []operation) {
-	byPattern := map[string][]operation{}
+	resources := map[string]resource{}
 	for _, o := range all {
-		pattern := strings.TrimSuffix(o.path, ":"+o.order())
-		byPattern[pattern] = append(byPattern[pattern], o)
-	}
-	for pattern, ops := range byPattern {
-		a.mux.HandleFunc(Prefix+pattern, func(w http.ResponseWriter, r *http.Request) { a.dispatch(ops, w, r) })
+		_, order, _ := strings.Cut(o.path, "}:")
+		pattern := strings.TrimSuffix(o.path, ":"+order)
+		s, ok := resources[pattern]
+		if !ok {
+			s = resource{map[string]operation{}, map[string]operation{}}
+			resources[pattern] = s
+			a.mux.HandleFunc(Prefix+pattern, func(w http.ResponseWriter, r *http.Request) { a.dispatch(s, w, r) })
+		}
+		if order != "" {
+			s.orders[order] = o
+			continue
+		}
+		s.methods[o.method] = o
+		if o.method == http.MethodGet {
+			s.methods[http.MethodHead] = o
+		}
 	}
 	a.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		problem.Write(w, fault.NotFound, fmt.Sprintf("no operation has the path %q: %s/openapi.json lists all", r.URL.Path, Prefix))
 	})
 }
 
-// dispatch serves one of the operations of a pattern: an order, whose name follows the last colon of the
+// dispatch serves one of the operations of a resource: an order, whose name follows the last colon of the
 // path, or an operation that is none.
-func (a *API) dispatch(ops []operation, w http.ResponseWriter, r *http.Request) {
+func (a *API) dispatch(s resource, w http.ResponseWriter, r *http.Request) {
 	name := "job"
 	if r.PathValue("id") != "" {
 		name = "id"
 	}
 	value := r.PathValue(name)
-	_, err := job.ParseSlotID(value)
 	at := strings.LastIndexByte(value, ':')
-	order := value[at+1:]
+	order, known := s.orders[value[at+1:]]
+	known = known && at >= 0
+	_, err := job.ParseSlotID(value)
 	mayOrder := at >= 0 && err != nil // the token of a slot may end like an order
-	var plain *operation
-	var allowed []string            // the methods without an order
-	orders := map[string][]string{} // the methods of each order
-	for _, o := range ops {
-		serves := slices.Contains(o.methods(), r.Method)
-		switch named := o.order(); {
-		case named == "":
-			allowed = append(allowed, o.methods()...)
-			if serves {
-				plain = &o
-			}
-		case serves && at >= 0 && named == order:
-			r.SetPathValue(name, value[:at])
-			a.serve(o, w, r)
-			return
-		default:
-			orders[named] = append(orders[named], o.methods()...)
-		}
-	}
+	plain, serves := s.methods[r.Method]
 	switch {
-	case mayOrder && orders[order] != nil:
-		refuseMethod(w, r, orders[order])
-	case plain != nil:
-		a.serve(*plain, w, r)
-	case mayOrder && r.Method == http.MethodPost && len(orders) > 0:
-		problem.Write(w, fault.NotFound, fmt.Sprintf("%q names no order: want one that ends in :%s", value, strings.Join(sorted(orders), ", :")))
+	case known && r.Method == order.method:
+		r.SetPathValue(name, value[:at])
+		a.serve(order, w, r)
+	case known && mayOrder:
+		refuseMethod(w, r, []string{order.method})
+	case serves:
+		a.serve(plain, w, r)
+	case mayOrder && r.Method == http.MethodPost && len(s.orders) > 0:
+		problem.Write(w, fault.NotFound, fmt.Sprintf("%q names no order: want one that ends in :%s", value, strings.Join(sorted(s.orders), ", :")))
 	default:
-		slices.Sort(allowed)
-		refuseMethod(w, r, allowed)
+		refuseMethod(w, r, sorted(s.methods))
 	}
 }
 

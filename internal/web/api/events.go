@@ -8,7 +8,6 @@ import (
 	"io"
 	"iter"
 	"net/http"
-	"reflect"
 	"slices"
 	"strconv"
 	"time"
@@ -22,6 +21,8 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
+const eventStream = "text/event-stream"
+
 // maxStreams bounds the event streams of a process.
 const maxStreams = 100
 
@@ -32,24 +33,17 @@ type eventsIn struct {
 }
 
 func eventOperations() []operation {
-	return []operation{{
-		id: "streamEvents", method: http.MethodGet, path: "/events", summary: "What happens, as server-sent events",
-		text: "Each event has its kind as event and its JSON as data, as cronce watch -o json prints it. Events of the kinds that are kept have an id: " +
-			"a client that connects again, also to another replica, sends it as Last-Event-ID and misses none of them. A process serves 100 streams at most.",
-		in:      reflect.TypeFor[eventsIn](),
-		answers: []answer{{status: http.StatusOK, what: "The stream", media: "text/event-stream"}},
-		options: "-N --max-time 2", query: "kind=failed,ordered",
-		serve: serveEvents,
-	}}
+	return []operation{
+		rawOperation("streamEvents", http.MethodGet, "/events", "What happens, as server-sent events", nil, serveEvents).
+			says("Each event has its kind as event and its JSON as data, as cronce watch -o json prints it. Events of the kinds that are kept have an id: " +
+				"a client that connects again, also to another replica, sends it as Last-Event-ID and misses none of them. A process serves 100 streams at most.").
+			returns(answer{status: http.StatusOK, what: "The stream"}).curl("-N --max-time 2").asks("kind=failed,ordered"),
+	}
 }
 
 // serveEvents subscribes before it reads the events that the client has missed, so that it misses
 // none in between.
-func serveEvents(a *API, w http.ResponseWriter, r *http.Request) error {
-	var in eventsIn
-	if err := decode(r, &in); err != nil {
-		return err
-	}
+func serveEvents(a *API, w http.ResponseWriter, r *http.Request, in eventsIn) error {
 	filter, err := in.filter()
 	if err != nil {
 		return err
@@ -66,7 +60,7 @@ func serveEvents(a *API, w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	defer leave()
-	s := &sse{to: stream.New(w, r, "text/event-stream"), filter: filter, sent: at, fed: at}
+	s := &sse{to: stream.New(w, r, eventStream), filter: filter, sent: at, fed: at}
 	if filter.After != nil {
 		s.sent = *filter.After
 	}

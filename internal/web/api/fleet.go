@@ -79,7 +79,7 @@ type Verification struct {
 }
 
 func verifySlots(_ context.Context, c *call, in verifyIn) (Verification, error) {
-	return c.verify(client.VerifyOptions{From: in.From, To: in.To, Jobs: in.Job}, "job", cmp.Or(in.Limit, row.MaxRows))
+	return c.verify(client.VerifyOptions{From: in.From, To: in.To, Jobs: in.Job}, "job", in.Limit)
 }
 
 // RepairRange is the body of a repair.

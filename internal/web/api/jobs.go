@@ -2,7 +2,6 @@ package api
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -65,12 +64,12 @@ func jobOperations() []operation {
 	return []operation{
 		newOperation("listJobs", http.MethodGet, "/jobs", "List the jobs in the order of their last write", listJobs).asks("limit=100"),
 		newOperation("getJob", http.MethodGet, "/jobs/{job}", "Everything that is known about a job", getJob).
-			returns(answer{status: http.StatusOK, what: "The job", headers: []string{"ETag"}}),
+			returns(answer{status: http.StatusOK, what: "The job", header: "ETag"}),
 		newOperation("listComingSlots", http.MethodGet, "/jobs/{job}/next", "List the coming slots of a job", coming).asks("limit=3"),
 		newOperation("putJob", http.MethodPut, "/jobs/{job}", "Create or change a job", putJob).
 			says("The operator then owns the job: neither a file nor code changes it until it is released.").
-			returns(answer{status: http.StatusOK, what: "The job was changed, or needed no change", headers: []string{"ETag"}},
-				answer{status: http.StatusCreated, what: "The job was created", headers: []string{"ETag"}}).
+			returns(answer{status: http.StatusOK, what: "The job was changed, or needed no change", header: "ETag"},
+				answer{status: http.StatusCreated, what: "The job was created", header: "ETag"}).
 			fails(fault.Changed, fault.Conflict, fault.PreconditionRequired).
 			curl(`-X PUT -H 'If-None-Match: *' -H 'Content-Type: application/json' -d '{"schedule": "0 7 * * *"}'`),
 		newOperation("deleteJob", http.MethodDelete, "/jobs/{job}", "Remove a job", deleteJob).
@@ -107,8 +106,6 @@ func getJob(ctx context.Context, c *call, in ofJob) (client.JobDetails, error) {
 func etag(revision uint64) string { return `"` + strconv.FormatUint(revision, 10) + `"` }
 
 func coming(ctx context.Context, c *call, in comingIn) (Coming, error) {
-	const few = 10
-	in.Limit = cmp.Or(in.Limit, few)
 	of, err := c.Next(ctx, in.Job)
 	if err != nil {
 		return Coming{}, err

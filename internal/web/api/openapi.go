@@ -21,8 +21,7 @@ const about = `Every order and every question of Cronce. Rows are the lines that
 prints with -o json. Members are only added within version 1: ignore those that you do not know.`
 
 func document(all []operation, version string) []byte {
-	b := &schema.Builder{Instead: instead, Name: schemaName, Prefix: "#/components/schemas/", Named: map[string]schema.Object{}}
-	b.Of(reflect.TypeFor[problem.Document]())
+	b := &schema.Builder{Shapes: shapes, Named: map[string]schema.Object{}}
 	paths := map[string]schema.Object{}
 	for _, o := range all {
 		if paths[o.path] == nil {
@@ -62,17 +61,17 @@ func describe(b *schema.Builder, o operation) schema.Object {
 	}
 	out["x-codeSamples"] = []schema.Object{{"lang": "Shell", "source": o.sample()}}
 	var params []schema.Object
-	for _, p := range paramsOf(o.in) {
+	for _, p := range o.params {
 		if p.in == "body" {
 			out["requestBody"] = schema.Object{
 				"required":    p.Tag.Get("required") != "",
 				"description": p.Tag.Get("doc"),
-				"content":     schema.Object{"application/json": schema.Object{"schema": b.Of(p.Type)}},
+				"content":     content("application/json", b.Of(p.Type)),
 			}
 			continue
 		}
 		params = append(params, schema.Object{
-			"name": p.name, "in": p.in, "required": p.in == "path" || p.Tag.Get("required") != "",
+			"name": p.name, "in": p.in, "required": p.in == "path",
 			"description": p.Tag.Get("doc"), "schema": paramSchema(b, p),
 		})
 	}
@@ -81,10 +80,10 @@ func describe(b *schema.Builder, o operation) schema.Object {
 	}
 	responses := schema.Object{}
 	for _, a := range o.answers {
-		responses[fmt.Sprint(a.status)] = responseOf(b, a)
+		responses[fmt.Sprint(a.status)] = o.response(b, a)
 	}
 	for _, c := range o.codes() {
-		responses[fmt.Sprint(c.Status)] = problemResponse(c)
+		responses[fmt.Sprint(c.Status)] = problemResponse(b, c)
 	}
 	out["responses"] = responses
 	return out
@@ -100,7 +99,7 @@ func (o operation) codes() []fault.Code {
 	if o.method != http.MethodGet {
 		all = append(all, fault.Unknown, fault.TooLarge)
 	}
-	for _, p := range paramsOf(o.in) {
+	for _, p := range o.params {
 		if p.in == "body" {
 			all = append(all, fault.MediaType)
 		}
@@ -109,40 +108,37 @@ func (o operation) codes() []fault.Code {
 	return slices.CompactFunc(all, func(x, y fault.Code) bool { return x.Status == y.Status })
 }
 
-func responseOf(b *schema.Builder, a answer) schema.Object {
+func (o operation) response(b *schema.Builder, a answer) schema.Object {
 	r := schema.Object{"description": a.what}
-	switch {
-	case a.media != "":
-		r["content"] = schema.Object{a.media: schema.Object{"schema": schema.Object{"type": "string"}}}
-	case a.out != nil:
-		r["content"] = schema.Object{"application/json": schema.Object{"schema": b.Of(a.out)}}
+	if o.out == nil {
+		r["content"] = content(eventStream, schema.Object{"type": "string"})
+	} else {
+		r["content"] = content("application/json", b.Of(o.out))
 	}
-	if len(a.headers) > 0 {
-		headers := schema.Object{}
-		for _, name := range a.headers {
-			headers[name] = schema.Object{"schema": schema.Object{"type": "string"}}
-		}
-		r["headers"] = headers
+	if a.header != "" {
+		r["headers"] = header(a.header, "string")
 	}
 	return r
 }
 
-func problemResponse(c fault.Code) schema.Object {
-	r := schema.Object{
-		"description": c.Title,
-		"content":     schema.Object{problem.MediaType: schema.Object{"schema": schema.Object{"$ref": "#/components/schemas/Problem"}}},
-	}
+func problemResponse(b *schema.Builder, c fault.Code) schema.Object {
+	r := schema.Object{"description": c.Title, "content": content(problem.MediaType, b.Of(reflect.TypeFor[problem.Document]()))}
 	if c.Retry > 0 {
-		r["headers"] = schema.Object{"Retry-After": schema.Object{"schema": schema.Object{"type": "integer"}}}
+		r["headers"] = header("Retry-After", "integer")
 	}
 	return r
+}
+
+func content(media string, s schema.Object) schema.Object {
+	return schema.Object{media: schema.Object{"schema": s}}
+}
+
+func header(name, kind string) schema.Object {
+	return schema.Object{name: schema.Object{"schema": schema.Object{"type": kind}}}
 }
 
 func paramSchema(b *schema.Builder, p param) schema.Object {
 	s := b.Of(p.Type)
-	if p.Type == reflect.TypeFor[time.Duration]() {
-		s = schema.Object{"type": "string"}
-	}
 	if s["type"] == "integer" {
 		s["minimum"], s["maximum"] = p.bounds()
 	}
@@ -165,60 +161,33 @@ func tag(path string) string {
 	return noun
 }
 
-// schemaName returns the name of a struct's schema. Other types have none.
-func schemaName(t reflect.Type) string {
-	name := t.Name()
-	if base, of, ok := strings.Cut(name, "["); ok { // Page[path.JobRow]
-		of = strings.TrimSuffix(of[strings.LastIndexByte(of, '.')+1:], "]")
-		name = of + base
-	}
-	switch {
-	case name == "Document":
-		name = "Problem"
-	case t.Kind() != reflect.Struct:
-		return ""
-	}
-	if name != "" {
-		name = strings.TrimSuffix(strings.ToUpper(name[:1])+name[1:], "Shape")
-	}
-	return name
-}
-
 func sorted[T any](m map[string]T) []string { return slices.Sorted(maps.Keys(m)) }
 
 func documentOperations() []operation {
-	o := operation{
-		id: "getDocument", method: http.MethodGet, path: "/openapi.json", summary: "This document", in: reflect.TypeFor[struct{}](),
-		answers: []answer{{status: http.StatusOK, what: "The document", out: reflect.TypeFor[object]()}},
-	}
-	o.serve = func(a *API, w http.ResponseWriter, r *http.Request) error {
-		if err := decode(r, new(struct{})); err != nil {
-			return err
-		}
+	write := func(a *API, w http.ResponseWriter, _ *http.Request, _ struct{}) error {
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = w.Write(a.document) // fails only if the client is gone
 		return nil
 	}
-	return []operation{o}
+	return []operation{
+		rawOperation("getDocument", http.MethodGet, "/openapi.json", "This document", reflect.TypeFor[object](), write).
+			returns(answer{status: http.StatusOK, what: "The document"}),
+	}
 }
 
 func operations() []operation {
 	return slices.Concat(jobOperations(), runOperations(), slotOperations(), fleetOperations(), eventOperations(), documentOperations())
 }
 
-// shapes describe the types that write their own JSON. A test compares them with answers.
+// shapes describe the types that write their own JSON, or have another name in the document. A test
+// compares them with answers.
 var shapes = map[reflect.Type]reflect.Type{
 	reflect.TypeFor[client.JobDetails](): reflect.TypeFor[jobShape](),
 	reflect.TypeFor[client.NodeRow]():    reflect.TypeFor[nodeShape](),
+	reflect.TypeFor[problem.Document]():  reflect.TypeFor[problemShape](),
+	reflect.TypeFor[time.Duration]():     reflect.TypeFor[string](), // of a parameter
 	reflect.TypeFor[job.Job]():           reflect.TypeFor[object](),
 	reflect.TypeFor[job.Plan]():          reflect.TypeFor[object](),
-}
-
-func instead(t reflect.Type) reflect.Type {
-	if s, ok := shapes[t]; ok {
-		return s
-	}
-	return t
 }
 
 // object is any JSON object.
@@ -254,3 +223,5 @@ type currentPauseShape struct {
 // nodeShape describes a stored node. A former node has only node, state, fenced_by and fenced_at, so
 // document requires only the first two.
 type nodeShape client.NodeRow
+
+type problemShape problem.Document

@@ -19,7 +19,8 @@ import (
 type operation struct {
 	id, method, path string
 	summary, text    string
-	in               reflect.Type
+	params           []param      // the fields of its input
+	out              reflect.Type // of the answer, in JSON; nil: a stream of events
 	answers          []answer
 	faults           []fault.Code
 
@@ -29,27 +30,11 @@ type operation struct {
 	serve func(a *API, w http.ResponseWriter, r *http.Request) error
 }
 
-// order returns the name of an order: "pause" for /jobs/{job}:pause. "": the operation is none.
-func (o operation) order() string {
-	_, order, _ := strings.Cut(o.path, "}:")
-	return order
-}
-
-// methods returns the methods of the requests that the operation serves.
-func (o operation) methods() []string {
-	if o.method == http.MethodGet {
-		return []string{http.MethodGet, http.MethodHead}
-	}
-	return []string{o.method}
-}
-
 // answer is a status that an operation returns if it succeeds.
 type answer struct {
-	status  int
-	what    string
-	out     reflect.Type // nil: no body
-	media   string       // "": JSON
-	headers []string
+	status int
+	what   string
+	header string // one that it has; "": none
 }
 
 // call is one request to an operation.
@@ -70,56 +55,54 @@ func (c *call) extend(d time.Duration) {
 	_ = c.to.SetWriteDeadline(time.Now().Add(d + stream.WriteTime)) // not all servers support deadlines
 }
 
-// newOperation returns an operation that calls do for each request.
-func newOperation[In, Out any](id, method, path, summary string, do func(ctx context.Context, c *call, in In) (Out, error)) operation {
+// rawOperation returns an operation that calls do for each request. do writes the answer, of type out.
+func rawOperation[In any](id, method, path, summary string, out reflect.Type, do func(a *API, w http.ResponseWriter, r *http.Request, in In) error) operation {
+	params := paramsOf(reflect.TypeFor[In]())
 	return operation{
-		id: id, method: method, path: path, summary: summary, in: reflect.TypeFor[In](),
-		answers: []answer{{status: http.StatusOK, what: "Done", out: reflect.TypeFor[Out]()}},
+		id: id, method: method, path: path, summary: summary, params: params, out: out,
+		answers: []answer{{status: http.StatusOK, what: "Done"}},
 		serve: func(a *API, w http.ResponseWriter, r *http.Request) error {
 			var in In
-			if err := decode(r, &in); err != nil {
+			if err := decode(r, params, reflect.ValueOf(&in).Elem()); err != nil {
 				return err
 			}
-			ctx, cancel := context.WithTimeout(r.Context(), a.cfg.Patience)
-			defer cancel()
-			c, err := a.call(w, r)
-			if err != nil {
-				return err
-			}
-			out, err := do(ctx, c, in)
-			if err != nil {
-				return err
-			}
-			data, err := json.Marshal(out)
-			if err != nil {
-				return err
-			}
-			c.header.Set("Content-Type", "application/json")
-			c.header.Set("Cache-Control", "no-store")
-			w.WriteHeader(c.status)
-			if r.Method != http.MethodHead {
-				_, _ = w.Write(append(data, '\n')) // fails only if the client is gone
-			}
-			return nil
+			return do(a, w, r, in)
 		},
 	}
+}
+
+// newOperation returns an operation that calls do for each request, and answers with what do returns.
+func newOperation[In, Out any](id, method, path, summary string, do func(ctx context.Context, c *call, in In) (Out, error)) operation {
+	return rawOperation(id, method, path, summary, reflect.TypeFor[Out](), func(a *API, w http.ResponseWriter, r *http.Request, in In) error {
+		ctx, cancel := context.WithTimeout(r.Context(), a.cfg.Patience)
+		defer cancel()
+		c, err := a.call(w, r)
+		if err != nil {
+			return err
+		}
+		out, err := do(ctx, c, in)
+		if err != nil {
+			return err
+		}
+		data, err := json.Marshal(out)
+		if err != nil {
+			return err
+		}
+		c.header.Set("Content-Type", "application/json")
+		c.header.Set("Cache-Control", "no-store")
+		w.WriteHeader(c.status)
+		if r.Method != http.MethodHead {
+			_, _ = w.Write(append(data, '\n')) // fails only if the client is gone
+		}
+		return nil
+	})
 }
 
 // says sets the text of the documentation below the summary.
 func (o operation) says(text string) operation { o.text = text; return o }
 
-// returns replaces the answers of an operation. A JSON answer without a type gets the type of the
-// first answer that is replaced.
-func (o operation) returns(answers ...answer) operation {
-	out := o.answers[0].out
-	for i := range answers {
-		if answers[i].out == nil && answers[i].media == "" {
-			answers[i].out = out
-		}
-	}
-	o.answers = answers
-	return o
-}
+// returns replaces the answers of an operation.
+func (o operation) returns(answers ...answer) operation { o.answers = answers; return o }
 
 // fails adds codes with which the operation can fail, besides those that all operations have.
 func (o operation) fails(codes ...fault.Code) operation {

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"mime"
 	"net/http"
 	"net/url"
@@ -64,15 +63,14 @@ func blame(field string, err error) error {
 
 // decode reads a request into an input strictly: an unknown parameter, or one that is given
 // twice, is an error.
-func decode(r *http.Request, into any) error {
-	v := reflect.ValueOf(into).Elem()
+func decode(r *http.Request, params []param, into reflect.Value) error {
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
 		return wrong("query", "read the query: %v", err)
 	}
 	known, hasBody := map[string]bool{}, false
-	for _, p := range paramsOf(v.Type()) {
-		field := v.FieldByIndex(p.Index)
+	for _, p := range params {
+		field := into.FieldByIndex(p.Index)
 		var values []string
 		switch p.in {
 		case "path":
@@ -116,33 +114,26 @@ func emptyBody(r *http.Request) error {
 	if r.ContentLength == 0 || r.Body == nil {
 		return nil
 	}
-	n, err := r.Body.Read(make([]byte, 1))
-	if tooLarge(err) {
-		return problem.New(fault.TooLarge, "the body has more than 1 MiB")
-	}
-	if n > 0 {
+	if n, _ := r.Body.Read(make([]byte, 1)); n > 0 {
 		return wrong("body", "this operation takes no body")
 	}
 	return nil
-}
-
-func tooLarge(err error) bool {
-	_, large := errors.AsType[*http.MaxBytesError](err)
-	return large
 }
 
 // decodeBody reads a JSON body. An empty one leaves the field as it is, unless the body is
 // required.
 func decodeBody(r *http.Request, p param, field reflect.Value) error {
 	data, err := io.ReadAll(r.Body)
+	_, large := errors.AsType[*http.MaxBytesError](err)
+	empty := len(bytes.TrimSpace(data)) == 0
 	switch {
-	case tooLarge(err):
+	case large:
 		return problem.New(fault.TooLarge, "the body has more than 1 MiB")
 	case err != nil:
 		return wrong("body", "read the body: %v", err)
-	case len(bytes.TrimSpace(data)) == 0 && p.Tag.Get("required") != "":
+	case empty && p.Tag.Get("required") != "":
 		return wrong("body", "the body is empty: want %s", p.Tag.Get("doc"))
-	case len(bytes.TrimSpace(data)) == 0:
+	case empty:
 		return nil
 	}
 	media, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
@@ -159,70 +150,66 @@ func decodeBody(r *http.Request, p param, field reflect.Value) error {
 		*raw = data
 		return nil
 	}
-	if member, err := schema.Decode(data, field); err != nil {
+	if member, err := schema.Decode(data, field.Addr().Interface()); err != nil {
 		return wrong(cmp.Or(member, "body"), "%v", err)
 	}
 	return nil
 }
 
+// set sets the field of a parameter to the values of a request. Without any, it sets the default, if
+// there is one.
 func (p param) set(field reflect.Value, values []string) error {
-	if field.Kind() == reflect.Slice {
-		for _, value := range values {
-			for one := range strings.SplitSeq(value, ",") {
-				item := reflect.New(field.Type().Elem()).Elem()
-				if err := p.set(item, []string{one}); err != nil {
-					return err
-				}
-				field.Set(reflect.Append(field, item))
-			}
-		}
-		return nil
+	if d := p.Tag.Get("default"); len(values) == 0 && d != "" {
+		values = []string{d}
 	}
 	switch {
 	case len(values) == 0:
-		if p.Tag.Get("required") != "" {
-			return wrong(p.name, "parameter %q is missing: want %s", p.name, p.Tag.Get("doc"))
+		return nil
+	case field.Kind() == reflect.Slice:
+		for one := range strings.SplitSeq(strings.Join(values, ","), ",") {
+			item := reflect.New(field.Type().Elem()).Elem()
+			if err := p.parse(item, one); err != nil {
+				return err
+			}
+			field.Set(reflect.Append(field, item))
 		}
 		return nil
 	case len(values) > 1:
 		return wrong(p.name, "%q is given %d times: want it once", p.name, len(values))
 	}
-	value := values[0]
+	return p.parse(field, values[0])
+}
+
+func (p param) parse(field reflect.Value, value string) (err error) {
 	if err := p.check(value); err != nil {
 		return err
 	}
 	switch into := field.Addr().Interface().(type) {
 	case *time.Time:
-		t, err := time.Parse(time.RFC3339, value)
-		if err != nil {
-			return wrong(p.name, "invalid %s %q: want a time like 2026-11-21T07:00:00Z", p.name, codec.Clip(value))
+		if *into, err = time.Parse(time.RFC3339, value); err != nil {
+			return p.invalid(value, "a time like 2026-11-21T07:00:00Z")
 		}
-		*into = t
 	case *time.Duration:
-		d, err := time.ParseDuration(value)
-		if err != nil || d < 0 {
-			return wrong(p.name, "invalid %s %q: want a duration like 30s", p.name, codec.Clip(value))
+		if *into, err = time.ParseDuration(value); err != nil || *into < 0 {
+			return p.invalid(value, "a duration like 30s")
 		}
-		*into = d
 	case *bool:
-		switch value {
-		case "true":
-			*into = true
-		case "false":
-		default:
-			return wrong(p.name, "invalid %s %q: want true or false", p.name, codec.Clip(value))
+		if *into = value == "true"; !*into && value != "false" {
+			return p.invalid(value, "true or false")
 		}
 	case *int:
-		n, err := strconv.Atoi(value)
 		low, high := p.bounds()
-		if err != nil || n < low || n > high {
-			return wrong(p.name, "invalid %s %q: want a number from %d to %d", p.name, codec.Clip(value), low, high)
+		if *into, err = strconv.Atoi(value); err != nil || *into < low || *into > high {
+			return p.invalid(value, fmt.Sprintf("a number from %d to %d", low, high))
 		}
-		*into = n
 	default:
 		field.SetString(value)
 	}
 	return nil
+}
+
+func (p param) invalid(value, want string) error {
+	return wrong(p.name, "invalid %s %q: want %s", p.name, codec.Clip(value), want)
 }
 
 // check checks the value of a parameter that has a list of values, or names a job or a slot. The tag
@@ -231,7 +218,7 @@ func (p param) check(value string) error {
 	enum := p.Tag.Get("enum")
 	switch {
 	case enum != "" && !slices.Contains(strings.Split(enum, ","), value):
-		return wrong(p.name, "invalid %s %q: want %s", p.name, codec.Clip(value), strings.ReplaceAll(enum, ",", ", "))
+		return p.invalid(value, strings.ReplaceAll(enum, ",", ", "))
 	case value == "" && p.Tag.Get("empty") == "error":
 		return wrong(p.name, "%s is empty: send a value, or leave it out", p.name)
 	case p.name == "job":
@@ -243,13 +230,10 @@ func (p param) check(value string) error {
 	return nil
 }
 
-// bounds returns the bounds of a number, from the tags "min" and "max".
+// bounds returns the bounds of a number: its tags "min" and "max".
 func (p param) bounds() (low, high int) {
 	low, _ = strconv.Atoi(p.Tag.Get("min"))
-	high, err := strconv.Atoi(p.Tag.Get("max"))
-	if err != nil {
-		high = math.MaxInt32
-	}
+	high, _ = strconv.Atoi(p.Tag.Get("max"))
 	return low, high
 }
 
@@ -259,12 +243,10 @@ type paging struct {
 	After string `query:"after" doc:"the member next of the previous page: the listing continues there"`
 }
 
-func (p paging) limit() int { return cmp.Or(p.Limit, row.MaxRows) }
-
 func (p paging) cursor() client.Cursor { return client.Cursor(p.After) }
 
 func newPage[T row.Listed](c *call, p paging, rows []T, next client.Cursor, unreadable []error) row.Page[T] {
-	page := row.NewPage(rows, p.limit(), next, unreadable)
+	page := row.NewPage(rows, p.Limit, next, unreadable)
 	if page.Next != "" {
 		c.linkNext(page.Next)
 	}

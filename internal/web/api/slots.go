@@ -83,7 +83,7 @@ func waitForSlot(_ context.Context, c *call, in waitIn) (client.SlotDetails, err
 
 func listSlots(ctx context.Context, c *call, in slotsIn) (row.Page[client.SlotRow], error) {
 	list, err := c.ListSlots(ctx, client.SlotFilter{
-		Job: in.Job, States: in.State, Since: in.Since, EndedSince: in.Ended, After: in.cursor(), Limit: in.limit(), Newest: in.New,
+		Job: in.Job, States: in.State, Since: in.Since, EndedSince: in.Ended, After: in.cursor(), Limit: in.Limit, Newest: in.New,
 	})
 	return newPage(c, in.paging, list.Slots, list.Next, list.Unreadable), blame("after", err)
 }
