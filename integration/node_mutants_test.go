@@ -101,7 +101,7 @@ var nodeMutants = []nodeMutant{
 	{"takes a denial of one claim for another's", "worker", `disowned: record && disowned === revision`, `disowned: record && disowned !== undefined`, "", "owner-moves K-2"},
 	{"takes a holder without a record for ended", "locks", `return toMs(this.node.now() - parseInstant(stayOf(lock, id).at)) > horizon + this.node.lease;`, `return true;`, "", "lock-unclaimed X-2"},
 	{"ends a message that a newer program may read", "worker", `err instanceof Contradiction || toMs(`, `true || toMs(`, "", "another-spelling C-9"},
-	{"keeps its place after a lost claim", "worker", `[place, ownerDead, disowned] = [];`, ``, "", "lock-moves X-1"},
+	{"keeps its place after a lost claim", "worker", `if (entered !== revision) place = undefined;`, ``, "", "lock-moves X-1"},
 	{"marks a message without trust", "worker", `if (this.node.trusted()) m.working(); }`, `m.working(); }`, "", "ask-lapsed C-11"},
 	{"trusts itself until a timer says otherwise", "node", `if (!this.signal.aborted && boot() + behind >= this.trustedUntil && this.revision > 0) this.end("its lease lapsed");`, `if (this.timer?._destroyed && !this.signal.aborted && boot() + behind >= this.trustedUntil && this.revision > 0) this.end("its lease lapsed");`, "", "frozen"},
 	{"trusts itself past its lease", "node", `if (!this.signal.aborted && boot() + behind >= this.trustedUntil && this.revision > 0) this.end("its lease lapsed");`, ``, "", "lapsed L-3"},
@@ -211,7 +211,7 @@ var nodeMutants = []nodeMutant{
 	{"runs a slot that an older incarnation still runs", "worker", `if (flight) return m.nak(1000);`, ``, "", "older-incarnation C-1"},
 	{"wakes no slot", "locks", `if (wrote.won) for (const one of woken)`, `for (const one of [])`, "", "guarded X-5"},
 	{"leaves the lock when an attempt is to be repeated", "worker", `    if (!isFinal(record)) return { nak: retryWait(record, this.node.now()) };
-    await this.locks.leave(record.id, since, job.entry, this.node.signal);`, `    await this.locks.leave(record.id, since, job.entry, this.node.signal);
+    await this.locks.leave(record.id, since, job.entry);`, `    await this.locks.leave(record.id, since, job.entry, this.node.signal);
     if (!isFinal(record)) return { nak: retryWait(record, this.node.now()) };`, "", "lock-places X-1"},
 	{"gives a job more places than it has", "lock", `const free = places - lock.holders.length;`, `const free = places + 1 - lock.holders.length;`, "", "lock-places X-1"},
 	{"gives a job one place", "lock", `places: Math.max(1, job.concurrency ?? 1)`, `places: 1`, "", "lock-places X-2"},
@@ -278,8 +278,10 @@ var nodeMutants = []nodeMutant{
         const wrote = await this.put(key, outcome, at, {`, "", "read-again C-6"},
 	{"declares a node dead at a revision that it reads again", "node", `const wrote = await this.store.write("nodes", name, step.value, revision,`, `if ((await this.store.read("nodes", name)).revision !== revision) return { wait: this.lease };
     const wrote = await this.store.write("nodes", name, step.value, (await this.store.read("nodes", name)).revision,`, "", "read-again L-5"},
-	{"writes a lock at a revision that it reads again", "locks", `const wrote = await this.store.write("state", key, next, revision, { node: this.node.name, signal: this.node.signal });`, `const again = await this.store.read("state", key);
-        const wrote = await this.store.write("state", key, next, again.revision, { node: this.node.name, signal: this.node.signal });`, "", "read-again X-1"},
+	{"writes a lock at a revision that it reads again", "locks", `const wrote = await this.write(key, next, revision);
+        if (wrote.unknown)`, `const again = await this.store.read("state", key);
+        const wrote = await this.write(key, next, again.revision);
+        if (wrote.unknown)`, "", "read-again X-1"},
 	{"moves the watermark at a revision that it reads again", "producer", `value, found.revision, {`, `value, (await this.store.readAny("state", "watermark")).revision, {`, "", "read-again P-5"},
 
 	// What the minimal worker leaves to others.

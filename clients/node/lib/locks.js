@@ -6,10 +6,33 @@ import { isFinal } from "./claim.js";
 import { parseSlot, slotKey } from "./names.js";
 import { parseInstant, toMs } from "./values.js";
 
+const short = 1000; // ms in its lock after which a slot leaves it by a write of its own
+const mostKnown = 20_000; // a lock that is forgotten costs a read
+
 export class Locks {
   // end(record, revision, by) ends a slot without an outcome, because the newer slot by replaces it.
   constructor(store, node, end) {
     Object.assign(this, { store, node, end });
+    // known has the locks that this node wrote, by their keys: {value, revision, over}. over is the ID of the lock's only
+    // slot if that has ended: this node wrote its outcome.
+    this.known = new Map();
+  }
+
+  // recall returns the lock that this node wrote last, or reads it. A write over a remembered lock that has changed
+  // meanwhile is refused. So what was decided by a remembered lock counts only after a won write.
+  async recall(key) {
+    const known = this.known.get(key);
+    if (known) return { ...known, remembered: true };
+    return this.store.read("state", key);
+  }
+
+  // write stores a lock, and remembers it.
+  async write(key, value, revision) {
+    this.known.delete(key);
+    const wrote = await this.store.write("state", key, value, revision, { node: this.node.name, signal: this.node.signal });
+    if (this.known.size >= mostKnown) this.known.clear();
+    if (wrote.won) this.known.set(key, { value, revision: wrote.won });
+    return wrote;
   }
 
   // enter asks for a place in the lock until the answer is stored. It returns the place, with since, the time at
@@ -20,15 +43,20 @@ export class Locks {
     e.reoffered &&= since === undefined; // a delivery that has entered the slot before keeps its stay
     const ended = new Map();
     while (this.node.trusted()) {
-      const { value, revision } = await this.store.read("state", key);
+      const { value, revision, remembered, over } = await this.recall(key);
       const lock = value ?? empty(v.entry.job.name);
+      if (over !== undefined && over !== e.slot.id) ended.set(over, true);
       const { ask, place, next } = enter(lock, e, ended);
+      if (remembered && (ask || same(lock, next))) {
+        this.known.delete(key);
+        continue;
+      }
       if (ask) {
         for (const id of ask) ended.set(id, await this.hasEnded(id, lock, v.horizon));
         continue;
       }
       if (!same(lock, next)) {
-        const wrote = await this.store.write("state", key, next, revision, { node: this.node.name, signal: this.node.signal });
+        const wrote = await this.write(key, next, revision);
         if (wrote.unknown) return undefined;
         if (wrote.lost) { ended.clear(); continue; }
         // The write may have removed slots that had ended, whose workers then wake no other.
@@ -58,21 +86,34 @@ export class Locks {
 
   // leave removes a slot that has its outcome, if its stay is still the one that began at since: the slot may have
   // been reopened meanwhile. If the worker dies first, the holder stays in the lock until another slot finds that
-  // it has ended.
-  async leave(id, since, entry, signal) {
+  // it has ended. So does a short slot under "skip" behind which no slot is known to wait: the next slot takes its place
+  // with the write with which it enters.
+  async leave(id, since, entry) {
     if (since === undefined || entry && !guarded(entry.job)) return;
-    const key = `lock.${id.split(":")[0]}`;
-    while (!signal.aborted) {
-      const { value, revision } = await this.store.read("state", key);
+    const key = `lock.${id.split(":")[0]}`, known = this.known.get(key);
+    const alone = known?.value.holders.length === 1 && !known.value.waiting?.length && known.value.holders[0].since === since;
+    if (alone && known.value.holders[0].id === id && oneAtOnce(entry) && toMs(this.node.now() - parseInstant(since)) < short) {
+      known.over = id;
+      return;
+    }
+    while (!this.node.signal.aborted) {
+      const { value, revision, remembered } = await this.recall(key);
+      if (remembered && stayOf(value, id)?.since !== since) {
+        this.known.delete(key);
+        continue;
+      }
       if (!value || stayOf(value, id)?.since !== since) return;
       const { next, woken } = leave(value, id, Math.max(1, entry?.job.concurrency ?? 1));
-      const wrote = await this.store.write("state", key, next, revision, { node: this.node.name, signal });
+      const wrote = await this.write(key, next, revision);
       if (wrote.lost) continue;
       if (wrote.won) for (const one of woken) this.wake(key, one);
       return;
     }
   }
 }
+
+// oneAtOnce reports whether a job runs one slot at once, and skips those that fall due meanwhile.
+const oneAtOnce = (entry) => entry?.job.overlap === "skip" && (entry.job.concurrency ?? 1) === 1;
 
 const stayOf = (lock, id) => [...lock.holders, ...(lock.waiting ?? [])].find((s) => s.id === id);
 

@@ -213,20 +213,22 @@ export class Worker {
     const { slot } = d.message;
     // since is when the slot's current stay in its lock began, and entered the revision of its record then.
     let place, since, entered, ownerDead, disowned;
-    // A first delivery is claimed without a read, at revision 0: if there is a record, the claim is lost. Any other decision
-    // needs the read.
-    for (let unread = d.count === 1 && d.message.offer === 0; this.node.trusted(); unread = false) {
+    // At a first delivery, the slot enters its lock and is claimed without a read, at revision 0: if there is a record, the
+    // claim is lost. Any other decision needs the read.
+    let unread = d.count === 1 && d.message.offer === 0;
+    while (this.node.trusted()) {
       const { value: record, revision } = unread ? { revision: 0 } : await this.store.read("ledger", key);
+      if (entered !== revision) place = undefined; // since it entered, the slot may have ended, and left its lock
       const v = { now: this.node.now(), error: this.node.clock.error(this.node.own()), implausible: this.node.implausible, self: this.node.name, horizon: this.horizon, record, revision, place, ownerDead: record && ownerDead === record.node, disowned: record && disowned === revision, handles: Object.hasOwn(this.handlers, slot.job) };
       try {
         v.entry = await this.registry.entry(slot.job, record && isFinal(record) ? 0 : d.message.revision);
         v.deleted = v.entry === undefined;
       } catch (err) {
-        if (unread) continue;
+        if (unread) { unread = false; continue; }
         if (needsDefinition(d, v)) throw err;
       }
       const step = decide(d, v);
-      if (unread && step.do !== "start") continue;
+      if (unread && step.do !== "start" && step.do !== "enter") { unread = false; continue; }
       switch (step.do) {
         case "ack":
           await follow(this, record, revision, d.message, v);
@@ -253,7 +255,7 @@ export class Worker {
       }
       const wrote = await this.put(key, step.record, revision);
       if (wrote.unknown) return undefined;
-      if (wrote.lost) { [place, ownerDead, disowned] = []; continue; }
+      if (wrote.lost) { [unread, entered, ownerDead, disowned] = [false]; continue; }
       if (v.ownerDead && step.do === "start") this.emit("takeover", { ...about(step.record, wrote.won), peer: record.node });
       if (step.do === "end") return this.ended(step.record, wrote.won, d.message, v, since);
       return this.attempt(d, key, flight, { record: step.record, fence: wrote.won, entry: v.entry, since });
@@ -274,7 +276,7 @@ export class Worker {
   async ended(record, revision, message, job, since) {
     this.emit(record.state, { ...about(record, fenceOf(record, revision)), error: record.error });
     if (!isFinal(record)) return { nak: retryWait(record, this.node.now()) };
-    await this.locks.leave(record.id, since, job.entry, this.node.signal);
+    await this.locks.leave(record.id, since, job.entry);
     await follow(this, record, revision, message, job);
     return { ack: true };
   }

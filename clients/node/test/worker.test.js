@@ -382,7 +382,7 @@ test("a first delivery is claimed without a read, and any other by the record", 
   const guarded = job({ overlap: "queue" });
   for (const [count, record, reads, states, more] of [
     [1, undefined, 0, ["running", "succeeded"]], [2, undefined, 1, ["running", "succeeded"]], [1, ended, 1, []], [1, retried, 1, ["running", "succeeded"]],
-    [1, undefined, 1, [], { handlers: {} }], [1, undefined, 1, [], { entry: guarded }],
+    [1, undefined, 1, [], { handlers: {} }], [1, undefined, 0, [], { entry: guarded }],
   ]) {
     const { worker, written } = fake(more), read = worker.store.read;
     let n = 0;
@@ -392,6 +392,21 @@ test("a first delivery is claimed without a read, and any other by the record", 
     await worker.work({ ...delivery("j:@k"), count }, "key", { controller: new AbortController() });
     assert.deepEqual([n, written.slice(record ? 1 : 0).map(({ state }) => state)], [reads, states], `delivery ${count}, ${record?.state}`);
   }
+});
+
+test("a place in a lock counts only for the record with which the slot entered", async () => {
+  const { worker, written } = fake({ entry: job({ overlap: "skip" }) });
+  const entered = [], places = [{ kind: "skipped", inWay: "j:@other" }, { kind: "held", since: "2026-11-21T07:00:01Z" }];
+  worker.locks = {
+    async enter(d, { revision }) {
+      entered.push(revision);
+      if (revision === 0) written.push({ v: 1, id: "j:@k", state: "retrying", attempt: 1, max_attempts: 3, retry_at: "2026-11-21T07:00:00Z" }); // by another worker
+      return places.shift();
+    },
+    async leave() {},
+  };
+  await worker.work(delivery("j:@k"), "key", { controller: new AbortController() });
+  assert.deepEqual([entered, written.map((r) => r.state)], [[0, 1], ["retrying", "running", "succeeded"]]);
 });
 
 test("a place is free when its handler has returned, although the outcome is not answered", async () => {
