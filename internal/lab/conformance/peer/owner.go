@@ -175,7 +175,7 @@ func readAgain(s *stage) {
 		return pass
 	})
 	taken := map[string]func() string{}
-	takes := func(id string, ready func() bool) {
+	takes := func(id string, ready func() bool, headers ...string) {
 		var revision atomic.Uint64
 		s.betweenReads("ledger", key(id), ready, func() { revision.Store(s.set("ledger", key(id), running(id, other, 2))) })
 		taken[id] = func() string {
@@ -184,13 +184,14 @@ func readAgain(s *stage) {
 			}
 			return ""
 		}
-		s.offer("work", strings.TrimPrefix(id, "work:@"), 300)
+		s.offer("work", strings.TrimPrefix(id, "work:@"), 300, headers...)
 		s.await("C-2", id+" to succeed, or to be another node's", func() bool { return s.slot(id).text("state") == "succeeded" || revision.Load() > 0 })
 	}
 	s.launch("work,guarded")
 	const claim, outcome, owned = "work:@claim", "work:@outcome", "work:@owned"
 	s.set("ledger", key(claim), retrying(running(claim, "peer-9-9-z", 1), time.Now()))
-	takes(claim, func() bool { return s.slot(claim).text("state") == "retrying" })
+	// A client may claim a first delivery without a read, but not a slot that is offered anew.
+	takes(claim, func() bool { return s.slot(claim).text("state") == "retrying" }, "Nats-Msg-Id", claim+"/r2")
 	takes(outcome, func() bool { return len(s.did("end", outcome)) > 0 && s.slot(outcome).text("state") == "running" })
 	s.offer("guarded", "mine", 10)
 	s.set("ledger", key(owned), running(owned, silent, 1))

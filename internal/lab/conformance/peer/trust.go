@@ -277,8 +277,8 @@ func askLapsed(s *stage) {
 	}
 	s.never("C-8", lease*6/10, denies)
 	// It comes so late that its message is due to be marked for the first time when the client has no
-	// trust left.
-	s.offer("work", "two", 10)
+	// trust left. It is offered anew, because a client may claim a first delivery without a read.
+	s.offer("work", "two", 10, "Nats-Msg-Id", "work:@two/r2")
 	s.never("C-8", lease*4/10+silence/2, denies)
 	heal()
 }
