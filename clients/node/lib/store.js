@@ -45,22 +45,42 @@ const page = 1000; // messages that finds asks for at once, unless its query say
 // that. It returns undefined if the signal aborts first. send(n) sends copy n, and returns undefined if
 // the answer says nothing. pauses(n) is the pause before copy n, in ms. A late answer counts too: on a
 // slow broker, each answer comes after the next copy was sent.
-export async function repeat(send, pauses, signal) {
-  const over = new AbortController(), end = () => over.abort();
-  if (signal?.aborted) return undefined;
-  signal?.addEventListener("abort", end, { once: true });
-  let settled;
-  for (let n = 0; !over.signal.aborted; n++) {
-    const heard = send(n).then((found) => {
-      if (!found || over.signal.aborted) return;
-      settled = found;
-      end();
-    });
-    await Promise.race([heard, pause(attempt, over.signal)]);
-    await pause(pauses(n + 1), over.signal);
-  }
-  signal?.removeEventListener("abort", end);
-  return settled;
+export function repeat(send, pauses, signal) {
+  return new Promise((done, fail) => {
+    let timer, over = false;
+    const end = (settled) => {
+      over = true;
+      clearTimeout(timer);
+      signal?.removeEventListener("abort", abort);
+      done(settled);
+    };
+    const abort = () => end(undefined);
+    const copy = (n) => {
+      let waits = true;
+      const next = () => {
+        if (over || !waits) return;
+        waits = false;
+        clearTimeout(timer);
+        timer = setTimeout(copy, pauses(n + 1), n + 1);
+      };
+      timer = setTimeout(next, attempt);
+      send(n).then((found) => (found && !over ? end(found) : next()), (err) => { fail(err); end(); });
+    };
+    if (signal?.aborted) return abort();
+    signal?.addEventListener("abort", abort, { once: true });
+    copy(0);
+  });
+}
+
+// turn returns a promise that resolves when what has been received by now was handled. The client of NATS then sends in one
+// write to its socket what all those publish that waited for it: a write costs more than most of what a slot needs.
+let turning;
+export function turn() {
+  turning ??= new Promise((done) => setImmediate(() => {
+    turning = undefined;
+    done();
+  }));
+  return turning;
 }
 
 // backOff is the pause before copy n of a publication.
@@ -224,8 +244,12 @@ export class Store {
     for (const [name, text] of Object.entries(extra ?? {})) head.set(name, text);
     const open = new Set(); // copies that may have been stored, or may still be
     const send = async (n) => {
-      if (!trusted()) return undefined;
       open.add(n);
+      await turn();
+      if (!trusted()) {
+        open.delete(n);
+        return undefined;
+      }
       const answer = await this.publish(`$KV.${this.namespace}_${bucket}.${key}`, bytes, head);
       if (answer.seq) return { won: answer.seq };
       if (answer.unknown) return undefined;

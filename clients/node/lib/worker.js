@@ -9,7 +9,7 @@ import { Contradiction, parseMessage } from "./message.js";
 import { Invalid, slotID, slotKey } from "./names.js";
 import { Permanent, delayOf, jsonOf, outputOf, textOf } from "./handler.js";
 import { Requests } from "./requests.js";
-import { longest, pause, unlimited } from "./store.js";
+import { longest, pause, turn, unlimited } from "./store.js";
 import { parseDuration, toMs } from "./values.js";
 
 const headerRoom = 4096; // bytes of a message that its headers, and the nonce of its value, may take
@@ -202,6 +202,7 @@ export class Worker {
   // settle answers a message. The broker accepts the answer of any worker, so a worker that has lost its claim
   // or its trust must not send one.
   async settle(m, answer) {
+    await turn();
     if (answer === undefined || !this.node.trusted()) return;
     if (answer.nak !== undefined) return m.nak(Math.max(1, Math.ceil(answer.nak)));
     m.ack();

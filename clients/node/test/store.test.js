@@ -2,7 +2,7 @@ import test from "node:test";
 import assert from "node:assert/strict";
 import { PermissionViolationError, headers } from "@nats-io/transport-node";
 import { fit } from "../lib/claim.js";
-import { Store, abortAfter, decodeOf, pause, stopWith, unlimited } from "../lib/store.js";
+import { Store, abortAfter, decodeOf, pause, repeat, stopWith, turn, unlimited } from "../lib/store.js";
 
 // slowBroker takes requests, and answers each one when the next one arrives, as answer says. A
 // request that is not answered within its timeout fails.
@@ -44,6 +44,41 @@ test("a write is not refused while a copy of it is open", async () => {
   const end = AbortSignal.timeout(2000);
   assert.deepEqual(await new Store(nc, "ns").write("ledger", "a.b", { v: 1 }, 3, { node: "me", signal: end }), { unknown: true });
   assert.ok(nc.sent.length > 1);
+});
+
+test("a write is not refused while a copy of it is about to be sent", async (t) => {
+  const { setImmediate } = globalThis, sent = [];
+  t.after(() => { globalThis.setImmediate = setImmediate; });
+  globalThis.setImmediate = (send) => setImmediate(async () => {
+    if (sent.length === 1) sent[0]({ json: () => refused }); // the answer to the first copy
+    for (let i = 0; i < 10; i++) await undefined;
+    send();
+  });
+  const nc = { request: () => new Promise((done) => { if (sent.push(done) === 2) done({ json: () => ({ seq: 7 }) }); }) };
+  assert.deepEqual(await new Store(nc, "ns").write("ledger", "a.b", { v: 1 }, 3, { node: "me", signal: signal() }), { won: 7 });
+});
+
+test("what waits for one turn is published in it, in order", async () => {
+  const order = [], all = [1, 2, 3].map(async (n) => { await turn(); order.push(n); });
+  await undefined;
+  assert.deepEqual(order, []);
+  await turn();
+  assert.deepEqual(order, [1, 2, 3]);
+  await Promise.all(all);
+});
+
+test("a repetition ends with the first answer, with its signal, or with an error, and leaves nothing behind", async () => {
+  const listeners = new Set(), end = new AbortController(), watched = {
+    get aborted() { return end.signal.aborted; },
+    addEventListener(_, f) { listeners.add(f); end.signal.addEventListener("abort", f); },
+    removeEventListener(_, f) { listeners.delete(f); },
+  };
+  const copies = [];
+  assert.equal(await repeat(async (n) => { copies.push(n); return n === 2 ? "answer" : undefined; }, () => 1, watched), "answer");
+  await assert.rejects(repeat(async () => { throw new Error("no"); }, () => 1, watched), /no/);
+  const silent = repeat(() => new Promise(() => {}), () => 1, watched);
+  end.abort();
+  assert.deepEqual([copies, await silent, await repeat(async () => "answer", () => 1, watched), listeners.size], [[0, 1, 2], undefined, undefined, 0]);
 });
 
 test("a publication is acknowledged by the late answer to its first copy", async () => {

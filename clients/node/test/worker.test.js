@@ -2,7 +2,7 @@ import test from "node:test";
 import assert from "node:assert/strict";
 import { parseEntry } from "../lib/definition.js";
 import { parseMessage } from "../lib/message.js";
-import { Store, pause } from "../lib/store.js";
+import { Store, pause, turn } from "../lib/store.js";
 import { parseInstant } from "../lib/values.js";
 import { Worker, consumerConfig } from "../lib/worker.js";
 
@@ -364,8 +364,25 @@ test("the events of a takeover say who was declared dead, and which claim follow
     };
     written.push(record);
     await worker.work(delivery("j:@k"), "key", { controller: new AbortController() });
+    await turn();
     assert.deepEqual(events, kinds);
   }
+});
+
+test("an event on a closed connection is left out", async () => {
+  const { worker } = fake();
+  worker.store.nc.publish = () => { throw new Error("the connection is closed"); };
+  worker.emit("succeeded", { job: "j" });
+  await turn(); // a rejection that nothing handles would end the process
+  await pause(1);
+});
+
+test("an answer is not sent by a process that slept just before", async () => {
+  const answers = [], { worker, ended } = fake();
+  const settled = worker.settle({ ack: () => answers.push("ack") }, { ack: true });
+  ended.abort();
+  await settled;
+  assert.deepEqual(answers, []);
 });
 
 test("a handler reads its payload as a value, and fails for good if it is not JSON", async () => {
