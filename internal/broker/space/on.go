@@ -243,8 +243,9 @@ const (
 // message, because the stream keeps what is not acked, and the producers create it again.
 func (s *Space) RemoveOn(ctx context.Context, c core.OnConsumer) error {
 	title := "remove consumer " + c.Name + " of stream " + c.Stream
-	updated := false
-	for began := time.Now(); ; {
+	var updated bool
+	var failed error
+	for began := time.Now(); ; wire.Wait(ctx, removeAfter) {
 		cfg, err := s.givenOn(ctx, c)
 		switch {
 		case errors.Is(err, errNotGiven):
@@ -256,20 +257,17 @@ func (s *Space) RemoveOn(ctx context.Context, c core.OnConsumer) error {
 			return fmt.Errorf("%s: %w", title, err)
 		case cfg.OptStartTime == nil:
 			return s.deleteOn(ctx, title, c)
+		case failed != nil:
+			return failed
+		case time.Since(began) > removeWait:
+			return fmt.Errorf("%s: %w: a producer still takes messages from it; the server removes it after that", title, job.ErrUnknown)
 		case cfg.InactiveThreshold != removeAfter:
 			cfg.AckWait, cfg.InactiveThreshold = removeAfter, removeAfter // messages in flight would delay the removal
-			err := s.Ask(ctx, title, s.API("CONSUMER.CREATE."+c.Stream+"."+c.Name), func(ctx context.Context) error {
+			failed = s.Ask(ctx, title, s.API("CONSUMER.CREATE."+c.Stream+"."+c.Name), func(ctx context.Context) error {
 				_, err := s.JS.UpdateConsumer(ctx, c.Stream, cfg)
 				return err
 			})
-			if _, now := s.givenOn(ctx, c); err != nil && !errors.Is(now, errNotGiven) {
-				return err
-			}
-			updated = err == nil
-		case time.Since(began) > removeWait:
-			return fmt.Errorf("%s: %w: a producer still takes messages from it; the server removes it after that", title, job.ErrUnknown)
-		case !wire.Wait(ctx, removeAfter):
-			return fmt.Errorf("%s: %w: %w", title, job.ErrUnknown, context.Cause(ctx))
+			updated = failed == nil
 		}
 	}
 }

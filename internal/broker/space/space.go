@@ -167,9 +167,6 @@ func (s *Space) EventSubject(kind, job string) string {
 	return s.Namespace + ".event." + kind + "." + job
 }
 
-// EnoughPayload is layout.EnoughPayload, which is also enough as max_payload of a server.
-const EnoughPayload = layout.EnoughPayload
-
 // MaxPayload returns the server's limit for a message, or 0 while it is unknown.
 func (s *Space) MaxPayload() int { return s.Link().MaxPayload() }
 

@@ -14,7 +14,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cronce-io/cronce/internal/broker/space"
+	"github.com/cronce-io/cronce/internal/broker/layout"
 	"github.com/cronce-io/cronce/internal/codec"
 )
 
@@ -50,8 +50,8 @@ func (c *check) servers() {
 				"jetstream { sync_interval: always } in its configuration, and restart it")
 		}
 	}
-	if most := c.Survey.MaxPayload; most > 0 && most < space.EnoughPayload {
-		c.add(Warning, "max_payload", "server "+c.Survey.Server, fmt.Sprintf("it accepts messages of up to %d bytes; %d are enough for every slot", most, space.EnoughPayload),
+	if most := c.Survey.MaxPayload; most > 0 && most < layout.EnoughPayload {
+		c.add(Warning, "max_payload", "server "+c.Survey.Server, fmt.Sprintf("it accepts messages of up to %d bytes; %d are enough for every slot", most, layout.EnoughPayload),
 			"larger payloads are refused, and outputs and errors are cut to fit", "raise max_payload in its configuration, and reload it")
 	}
 	var unknown []string

@@ -7,7 +7,7 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 
-	"github.com/cronce-io/cronce/internal/broker/space"
+	"github.com/cronce-io/cronce/internal/broker/layout"
 	"github.com/cronce-io/cronce/internal/lab/kvtest"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/kv"
@@ -27,7 +27,7 @@ func TestErrorOfAMonitorDoesNotShowItsLogin(t *testing.T) {
 
 func TestMaxPayloadBelowWhatSlotsNeedIsAWarning(t *testing.T) {
 	t.Parallel()
-	for payload, warns := range map[int32]bool{32 << 10: true, space.EnoughPayload - 1: true, space.EnoughPayload: false} {
+	for payload, warns := range map[int32]bool{32 << 10: true, layout.EnoughPayload - 1: true, layout.EnoughPayload: false} {
 		js := natstest.Run(t, func(o *server.Options) { o.MaxPayload = payload }).JetStream()
 		kvtest.Open(t, js, kv.Options{})
 		_, facts, err := Gather(t.Context(), Sources{JetStream: js, Alive: func() {}})

@@ -10,7 +10,7 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 
-	"github.com/cronce-io/cronce/internal/broker/space"
+	"github.com/cronce-io/cronce/internal/broker/layout"
 	"github.com/cronce-io/cronce/internal/fleet/replica"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/job"
@@ -18,7 +18,7 @@ import (
 
 func TestMaxPayloadBelowWhatSlotsNeedIsLoggedAtTheStart(t *testing.T) {
 	t.Parallel()
-	for payload, warns := range map[int32]bool{space.EnoughPayload - 1: true, space.EnoughPayload: false} {
+	for payload, warns := range map[int32]bool{layout.EnoughPayload - 1: true, layout.EnoughPayload: false} {
 		s := &site{t, natstest.Run(t, func(o *server.Options) { o.MaxPayload = payload }), 2 * time.Second}
 		var log bytes.Buffer // read once the replica has ended
 		started := make(chan struct{}, 100)

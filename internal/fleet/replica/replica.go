@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/cronce-io/cronce/consumer"
-	"github.com/cronce-io/cronce/internal/broker/space"
+	"github.com/cronce-io/cronce/internal/broker/layout"
 	"github.com/cronce-io/cronce/internal/broker/wire"
 	"github.com/cronce-io/cronce/internal/codec"
 	"github.com/cronce-io/cronce/internal/core"
@@ -197,8 +197,8 @@ func (r *Replica) Run(ctx context.Context) error {
 	if r.cfg.Loaded != nil {
 		r.goWhenReady(life, group, func(context.Context) error { r.cfg.Loaded(); return nil })
 	}
-	if most := r.cfg.Store.MaxPayload(); most > 0 && most < space.EnoughPayload {
-		r.log.Warn("max_payload is low: the server refuses larger payloads, outputs and errors are cut", "max_payload", most, "enough", space.EnoughPayload)
+	if most := r.cfg.Store.MaxPayload(); most > 0 && most < layout.EnoughPayload {
+		r.log.Warn("max_payload is low: the server refuses larger payloads, outputs and errors are cut", "max_payload", most, "enough", layout.EnoughPayload)
 	}
 	group.Go(func() error {
 		defer end()
