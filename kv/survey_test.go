@@ -3,6 +3,7 @@ package kv_test
 import (
 	"errors"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 
@@ -131,9 +132,11 @@ func TestSurveyTakesNoConsumerOfAMirrorForAQueue(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	natstest.Eventually(t, "the consumers of the mirror and of the source", func() bool {
-		st, err := js.Stream(t.Context(), "cronce_slots")
-		return err == nil && st.CachedInfo().State.Consumers == 3
+	natstest.Eventually(t, "the consumers of the mirror and of the source to work", func() bool {
+		inactive := func(s *jetstream.StreamSourceInfo) bool { return s.Active < 0 }
+		mirror, err1 := js.Stream(t.Context(), "mirror")
+		source, err2 := js.Stream(t.Context(), "source")
+		return errors.Join(err1, err2) == nil && !inactive(mirror.CachedInfo().Mirror) && !slices.ContainsFunc(source.CachedInfo().Sources, inactive)
 	})
 	if _, v, err := kv.Examine(t.Context(), js, kv.Options{}); err != nil || len(v.Differences) != 0 || len(v.Queues) != 1 || v.Queues[0].Name != "default" {
 		t.Errorf("%+v, %+v, %v", v.Queues, v.Differences, err)
