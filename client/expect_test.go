@@ -85,23 +85,62 @@ func TestWaitAndTailEndIfASlotBeforeFailsMeanwhile(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWaitingRoom()
-		w.defineAll(t, job.Job{Name: "load", Schedule: "@hourly"}, job.Job{Name: "sum", After: []string{"load"}})
+		w.defineAll(t, job.Job{Name: "load", Schedule: "@hourly"}, job.Job{Name: "sum", After: []string{"load"}}, job.Job{Name: "send", After: []string{"sum"}})
 		next := time.Now().UTC().Truncate(time.Hour).Add(time.Hour)
-		ended := make(chan error, 2)
-		go func() {
-			_, err := w.Wait(t.Context(), job.NewSlot("sum", next).ID())
-			ended <- err
-		}()
-		go func() {
-			_, err := lastOfTail(t.Context(), w.Client, job.NewSlot("sum", next).ID())
-			ended <- err
-		}()
+		ended := make(chan error, 4)
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Hour)
+		defer cancel()
+		for _, name := range []string{"sum", "send"} {
+			go func() {
+				_, err := w.Wait(ctx, job.NewSlot(name, next).ID())
+				ended <- err
+			}()
+			go func() {
+				_, err := lastOfTail(ctx, w.Client, job.NewSlot(name, next).ID())
+				ended <- err
+			}()
+		}
 		time.Sleep(time.Until(next))
 		w.record(t, job.NewSlot("load", next), job.Running)
 		time.Sleep(time.Minute)
 		w.record(t, job.NewSlot("load", next), job.Failed)
 		for range cap(ended) {
 			if err := <-ended; !errors.Is(err, job.ErrNotFound) || !strings.Contains(err.Error(), "which ended failed") {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+// An edit moves the slot, or the slots before it, to another time.
+func TestWaitEndsIfAnEditTakesTheSlotOutOfThePlan(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWaitingRoom()
+		w.defineAll(t, job.Job{Name: "load", Schedule: "@hourly"}, job.Job{Name: "sum", After: []string{"load"}})
+		next := time.Now().UTC().Truncate(time.Hour).Add(time.Hour)
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Hour)
+		defer cancel()
+		ended := make(chan error, 2)
+		for _, name := range []string{"load", "sum"} {
+			go func() {
+				_, err := w.Wait(ctx, job.NewSlot(name, next).ID())
+				ended <- err
+			}()
+		}
+		time.Sleep(time.Minute)
+		for _, name := range []string{"load", "sum"} {
+			_, revision, err := w.store.Jobs().Read(t.Context(), name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			edited := job.Job{Name: name, Schedule: "30 3 * * *"}
+			if _, err := w.store.Jobs().Write(t.Context(), plans.Definition{Job: edited, Nonce: "n2"}, revision); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range cap(ended) {
+			if err := <-ended; !errors.Is(err, job.ErrNotFound) || !strings.Contains(err.Error(), "it is not in the plan") {
 				t.Error(err)
 			}
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/internal/core/output"
+	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -348,19 +349,52 @@ func (c *Client) expectedBy(ctx context.Context, s job.Slot, by []string) (SlotD
 	case !now.Before(d.Due.Add(publishGrace)):
 		return none("it was due at %s, and has no record", d.Due.UTC().Format(time.RFC3339))
 	}
-	return d, nil, nil
+	return d, c.planned(d), nil
 }
 
-// followed is the further expectation of a slot that comes after others: it reads their records only.
-func (c *Client) followed(ctx context.Context, s job.Slot) (SlotDetails, expectation, error) {
-	d := nameOnly(s)
-	e, err := c.read(ctx, s.Job)
-	if err != nil {
-		return d, nil, err
+// planned is the further expectation of a slot that d describes. If an edit has taken it out of the plan, it
+// searches again: the slot may wait in the stream. That the slot is late says nothing: no producer may run.
+func (c *Client) planned(d SlotDetails) (next expectation) {
+	next = func(ctx context.Context, s job.Slot) (SlotDetails, expectation, error) {
+		e, err := c.read(ctx, s.Job)
+		if errors.Is(err, job.ErrNotFound) || err == nil && !isPlanned(e, s) {
+			return c.expected(ctx, s)
+		}
+		return d, next, nil
 	}
+	return next
+}
+
+// isPlanned reports whether the schedule in force at the slot's instant includes it.
+func isPlanned(e plans.Entry, s job.Slot) bool {
+	p, _ := e.PlanAt(s.At)
+	schedule, err := job.ParseSchedule(s.Job, p.Plan)
+	return err == nil && schedule.Includes(s.At)
+}
+
+// followed is the further expectation of a slot that comes after others. It reads their records only. If
+// these say that the slot will not come, or an edit has made it one that comes after none, it searches again:
+// the slot may wait in the stream.
+func (c *Client) followed(ctx context.Context, s job.Slot) (SlotDetails, expectation, error) {
+	e, err := c.followedBy(ctx, s, nil)
+	if errors.Is(err, job.ErrNotFound) || err == nil && len(e.Job.After) == 0 {
+		return c.expected(ctx, s)
+	}
+	d := nameOnly(s)
 	d.Queue = e.Job.WithDefaults().Queue
-	_, err = c.predecessors(ctx, s, e.Job.After, func(job.Slot) error { return nil })
 	return d, c.followed, err
+}
+
+// followedBy is to followed what expectedBy is to expected. It returns the definition of the job.
+func (c *Client) followedBy(ctx context.Context, s job.Slot, by []string) (e plans.Entry, err error) {
+	if e, err = c.read(ctx, s.Job); err != nil || slices.Contains(by, s.Job) {
+		return e, err
+	}
+	_, err = c.predecessors(ctx, s, e.Job.After, func(before job.Slot) error {
+		_, err := c.followedBy(ctx, before, append(by, s.Job))
+		return err
+	})
+	return e, err
 }
 
 // predecessors reads the slots that s comes after. If all have succeeded, it returns when the last
