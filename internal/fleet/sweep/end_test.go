@@ -251,6 +251,26 @@ func TestARewoundLedgerIsReportedAfterAWriteThatFailed(t *testing.T) {
 	}
 }
 
+// No pass has stored the newest write, but the process that wrote it remembers it.
+func TestALedgerThatIsRewoundAgainIsReportedAgain(t *testing.T) {
+	s := newSite(t)
+	cfg := s.config("n5")
+	s.sweeper = sweep.New(cfg)
+	copied := job.Record{Slot: slot(2), State: job.Succeeded}
+	s.record(copied)
+	s.record(job.Record{Slot: slot(1), State: job.Succeeded})
+	s.turn(s.sweeper)
+	for range 2 {
+		s.remake(0, copied)
+		s.turn(s.sweeper)
+		s.turn(s.sweeper)
+		cfg.Seen.Note(slot(1), s.record(job.Record{Slot: slot(1), State: job.Succeeded}), time.Now())
+	}
+	if len(s.rewound) != 2 {
+		t.Errorf("%d reports, want two: %+v", len(s.rewound), s.rewound)
+	}
+}
+
 func (s *site) remove(slot job.Slot) {
 	s.Helper()
 	bucket, err := s.js.KeyValue(s.Context(), "cronce_ledger")
@@ -263,21 +283,26 @@ func (s *site) remove(slot job.Slot) {
 }
 
 // remake deletes the ledger and creates it again, with the records of a copy. purged is the last
-// sequence of a stream that was purged.
+// sequence of a stream that was purged. While the server still removes the files of an earlier deletion, the
+// new stream may have the messages of the old one, so remake then deletes it once more.
 func (s *site) remake(purged uint64, restore ...job.Record) {
 	s.Helper()
-	info, err := s.js.Stream(s.Context(), "KV_cronce_ledger")
-	if err != nil {
-		s.Fatal(err)
-	}
-	if err := s.js.DeleteStream(s.Context(), "KV_cronce_ledger"); err != nil {
-		s.Fatal(err)
-	}
-	cfg := info.CachedInfo().Config
-	cfg.FirstSeq = purged
-	if _, err := s.js.CreateStream(s.Context(), cfg); err != nil {
-		s.Fatal(err)
-	}
+	natstest.Eventually(s, "a ledger without records", func() bool {
+		old, err := s.js.Stream(s.Context(), "KV_cronce_ledger")
+		if err != nil {
+			s.Fatal(err)
+		}
+		if err := s.js.DeleteStream(s.Context(), "KV_cronce_ledger"); err != nil {
+			s.Fatal(err)
+		}
+		cfg := old.CachedInfo().Config
+		cfg.FirstSeq = purged
+		made, err := s.js.CreateStream(s.Context(), cfg)
+		if err != nil {
+			s.Fatal(err)
+		}
+		return made.CachedInfo().State.Msgs == 0
+	})
 	for _, r := range restore {
 		s.record(r)
 	}
