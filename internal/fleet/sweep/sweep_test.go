@@ -108,8 +108,11 @@ func (s *site) config(node string) sweep.Config {
 	}
 }
 
+// hour is the same hour in the whole of a test.
+var hour = time.Now().Truncate(time.Hour)
+
 func slot(n int) job.Slot {
-	return job.NewSlot("report", time.Now().Truncate(time.Hour).Add(-time.Duration(n)*time.Hour))
+	return job.NewSlot("report", hour.Add(-time.Duration(n)*time.Hour))
 }
 
 func (s *site) record(r job.Record) uint64 {
