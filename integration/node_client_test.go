@@ -68,6 +68,37 @@ func TestReadmeOfTheJavaScriptClientRuns(t *testing.T) {
 	term(worker)
 }
 
+// A worker and a caller in JavaScript need no more permissions than "cronce auth" prints.
+func TestTheJavaScriptClientMayDoItsWork(t *testing.T) {
+	t.Parallel()
+	node, g := needNode(t), newGuardedSite(t)
+	g.does("setup", "setup", "--lease", lease.String(), "--queue", "default")
+	g.does("operator", "job", "apply", "-f", g.jobs("false", `name: report, schedule: "@at 2099-01-01T00:00:00Z"`, "name: next, after: [report]"))
+	program := func(user, text string) *process {
+		connects := fmt.Sprintf("import { connect, run, trigger, wait } from '@cronce-io/client';\nconst log = console.error;\n"+
+			"const nc = await connect({ servers: %q, user: %q, pass: 'secret', inboxPrefix: '_INBOX.cronce' });\n", g.url, "cronce-"+user)
+		return start(t, user+" in JavaScript", g.env(), nil, node, g.program(user, connects+text))
+	}
+	worker := program("worker", `const stop = new AbortController();
+process.on("SIGTERM", () => stop.abort());
+await run(nc, { handlers: { report: () => "done", next: () => "done" }, produce: false, signal: stop.signal, log });
+await nc.close();
+`)
+	caller := program("caller", `const { state } = await wait(nc, await trigger(nc, "report", { key: "k" }));
+console.log(state);
+await nc.close();
+`)
+	if code := caller.exit(); code != 0 || strings.TrimSpace(caller.stdout()) != "succeeded" {
+		t.Errorf("the caller printed %q, exit status %d: %s", caller.stdout(), code, caller.stderr())
+	}
+	if out := g.does("operator", "slot", "wait", "next:@k"); !strings.Contains(out, "succeeded") {
+		t.Errorf("what follows: %s", out)
+	}
+	term(worker)
+	g.unhindered(caller)
+	g.unhindered(worker)
+}
+
 // clientProgram calls trigger and wait in many ways. Each line that it prints is a name and a value.
 const clientProgram = `
 import { Permanent, connect, run, trigger, wait } from "@cronce-io/client";

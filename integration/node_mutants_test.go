@@ -260,7 +260,7 @@ var nodeMutants = []nodeMutant{
     if (isReady) ready`, `let isReady = true;
     if (isReady) ready`, "", "registry-unseen P-4"},
 	{"moves the watermark to a registry of which more is pending", "watch", `if (!isReady && pending === 0)`, `if (!isReady)`, "", "registry-unseen P-4"},
-	{"moves the watermark past a definition that was lost with its connection", "watch", `await jetstream(nc).consumers.get(stream, { filter_subjects: [subject], deliver_policy: DeliverPolicy.LastPerSubject });`, `await jetstreamManager(nc).then((m) => m.consumers.add(stream, { filter_subjects: [subject], deliver_policy: DeliverPolicy.LastPerSubject, ack_policy: "none" })).then((c) => jetstream(nc).consumers.get(stream, c.name));`, "", "registry-unseen P-4"},
+	{"moves the watermark past a definition that was lost with its connection", "watch", `await jetstream(nc).consumers.get(stream, { deliver_policy: DeliverPolicy.LastPerSubject });`, `await jetstreamManager(nc).then((m) => m.consumers.add(stream, { filter_subject: ">", deliver_policy: DeliverPolicy.LastPerSubject, ack_policy: "none" })).then((c) => jetstream(nc).consumers.get(stream, c.name));`, "", "registry-unseen P-4"},
 	{"moves the watermark past a plan that it does not know", "bounds", `if (unknown && typeof`, `if (false && typeof`, "", "definition-2 O-3"},
 	{"claims a slot that was missed", "claim", `const final = new Set(["succeeded", "failed", "skipped", "missed",`, `const final = new Set(["succeeded", "failed", "skipped",`, "", "has-outcome"},
 	{"answers a request without a version", "requests", `let answer = { v: 1, ending: false };`, `let answer = { ending: false };`, "", "cancel O-2"},

@@ -32,7 +32,7 @@ export async function watch(nc, bucket, signal, { changed, ready, gone, again, s
     again?.();
   }
   seen.created = created;
-  const messages = await source.follow(`${prefix}>`), over = new AbortController(), missing = new Set(seen.keys.keys());
+  const messages = await source.follow(), over = new AbortController(), missing = new Set(seen.keys.keys());
   // A signal that lives long must keep no trace of a watch that has ended.
   signal.addEventListener("abort", () => messages.stop(), { once: true, signal: over.signal });
   if (signal.aborted) messages.stop();
@@ -104,8 +104,9 @@ async function streamOf(nc, bucket) {
     info: () => manager.streams.info(stream),
     has: (subject) => get({ last_by_subj: subject }),
     after: (seq) => get({ seq: seq + 1, next_by_subj: `$KV.${bucket}.>` }),
-    async follow(subject) {
-      const consumer = await jetstream(nc).consumers.get(stream, { filter_subjects: [subject], deliver_policy: DeliverPolicy.LastPerSubject });
+    async follow() {
+      // Without a filter: with one, the subject of the request is not among those that a node's login may publish to.
+      const consumer = await jetstream(nc).consumers.get(stream, { deliver_policy: DeliverPolicy.LastPerSubject });
       // If a request is lost with its connection, the client notices that after this time.
       return consumer.consume({ max_messages: 1000, expires: 5000 });
     },
