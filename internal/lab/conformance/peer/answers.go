@@ -263,7 +263,8 @@ func claimPurged(s *stage) {
 		}
 		return pass
 	})
-	s.offer("work", "one", 10)
+	// It is offered anew, because a client may claim a first delivery without a read.
+	s.offer("work", "one", 10, "Nats-Msg-Id", id+"/r2")
 	s.await("W-4", "a claim over the marker", func() bool {
 		claims := s.tap.frames(isClaim)
 		for _, f := range claims {
@@ -296,7 +297,7 @@ func (s *stage) claimVanished(v value) {
 		return claim.Load() != nil && f.subject == getLedger && strings.Contains(string(f.data), key(id))
 	}
 	s.answersFirst(reads, notFound)
-	s.offer("work", "two", 10)
+	s.offer("work", "two", 10, "Nats-Msg-Id", id+"/r2")
 	s.succeeds("W-4", id)
 }
 

@@ -36,13 +36,19 @@ func unknownMembers(s *stage) {
 	v["x_shade"], v["result"] = "blue", strings.Repeat("x", mostResult)
 	delete(v, "attempts")
 	s.set("ledger", key(id), v)
-	s.launch("work")
+	s.define("short", value{"timeout": "300ms"}, nil)
+	fails := "short:@two" // an attempt that succeeds replaces the result
+	v["id"] = fails
+	s.set("ledger", key(fails), v)
+	s.launch("work,short")
 	s.offer("work", "one", 10)
+	s.offer("short", "two", 30_000)
 	r := s.succeeds("C-2", id)
 	if r.text("x_shade") != "blue" {
 		s.breaks("V-3", "the record lost its member x_shade: %v", r.value)
 	}
-	if size := len(jsonOf(r.value["result"])); size > mostResult {
+	s.await("C-2", "the timeout of "+fails, func() bool { r := s.slot(fails); return r.number("attempt") > 1 && r.text("state") != "running" })
+	if size := len(jsonOf(s.slot(fails).value["result"])); size > mostResult {
 		s.breaks("V-4", "the record still has the result of %d bytes that it had: want result_dropped in its place, as for more than %d bytes", size, mostResult)
 	}
 }
