@@ -1,6 +1,9 @@
 import type { NatsConnection, NodeConnectionOptions } from "@nats-io/transport-node";
 
-/** Connects to NATS: `connect` of `@nats-io/transport-node`. */
+/**
+ * Connects to NATS: `connect` of `@nats-io/transport-node`. With a login of `cronce auth`, pass `inboxPrefix`, by default
+ * `_INBOX.cronce`.
+ */
 export function connect(options?: NodeConnectionOptions): Promise<NatsConnection>;
 
 /** One attempt at a slot, which its handler receives. */
