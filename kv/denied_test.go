@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 
+	"github.com/cronce-io/cronce/internal/broker/wire"
 	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/internal/lab/kvtest"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
@@ -118,4 +119,31 @@ func TestAReadOfRecordsBesideAnotherThatIsNotPermittedEnds(t *testing.T) {
 	if ctx.Err() != nil {
 		t.Error("it took as long as it might")
 	}
+}
+
+// A pass over the changes of the ledger that the login does not permit fails at once, before its context
+// ends.
+func TestAPassOverChangesThatIsNotPermittedEnds(t *testing.T) {
+	t.Parallel()
+	s := natstest.Run(t, func(o *server.Options) {
+		deny := &server.SubjectPermission{Deny: []string{"$JS.API.CONSUMER.CREATE.KV_cronce_ledger.>"}}
+		o.Users = []*server.User{
+			{Username: "all", Password: "p"},
+			{Username: "some", Password: "p", Permissions: &server.Permissions{Publish: deny}},
+		}
+	})
+	open(t, s.JetStream(nats.UserInfo("all", "p")), kv.Options{})
+	store := open(t, s.JetStream(nats.UserInfo("some", "p")), kv.Options{})
+	ctx := within(t, time.Minute)
+	var at wire.Cursor
+	for _, err := range store.Ledger().Changes(ctx, &at) {
+		if !errors.Is(err, job.ErrDenied) {
+			t.Errorf("it gives %v, want that it is not permitted", err)
+		}
+		if ctx.Err() != nil {
+			t.Error("it took as long as it might")
+		}
+		return
+	}
+	t.Error("it gives no error")
 }

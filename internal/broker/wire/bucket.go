@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -111,6 +113,25 @@ func (b Bucket) Remove(ctx context.Context, key string, revision uint64) error {
 		w.Send()
 	})
 	return err
+}
+
+// info returns the description of the bucket's stream by its leader.
+func (b Bucket) info(ctx context.Context) (*jetstream.StreamInfo, error) {
+	return b.StreamInfo(ctx, "look at bucket "+b.Name, b.Stream)
+}
+
+// follow creates a temporary consumer of the bucket's messages from cfg.OptStartSeq on.
+func (b Bucket) follow(ctx context.Context, cfg jetstream.ConsumerConfig) (jetstream.Consumer, error) {
+	cfg.DeliverPolicy, cfg.AckPolicy, cfg.MemoryStorage, cfg.Replicas = jetstream.DeliverByStartSequencePolicy, jetstream.AckNonePolicy, true, 1
+	var c jetstream.Consumer // after an error, a request that Ask abandoned may still write it
+	err := b.Ask(ctx, "create a consumer of bucket "+b.Name, b.API("CONSUMER.CREATE."+b.Stream), func(ctx context.Context) (err error) {
+		c, err = b.JS.CreateConsumer(ctx, b.Stream, cfg)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
 }
 
 // WriteValue is Write for a value that contains its own nonce.

@@ -111,11 +111,13 @@ func isAbsent(err error) bool {
 func (b Bucket) Changes(ctx context.Context, at *Cursor, headersOnly bool) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		failed := func(err error) { yield(Entry{}, fmt.Errorf("follow %s: %w", b.Name, err)) }
-		if err := b.resume(ctx, at); err != nil {
+		info, err := b.info(ctx)
+		if err != nil {
 			failed(err)
 			return
 		}
-		c, err := b.createConsumer(ctx, at.next, headersOnly)
+		at.resume(info, b.Stamped(info.State.LastTime))
+		c, err := b.follow(ctx, jetstream.ConsumerConfig{OptStartSeq: at.next, HeadersOnly: headersOnly, InactiveThreshold: changesIdle})
 		if err != nil {
 			failed(err)
 			return
@@ -141,22 +143,6 @@ func (b Bucket) Changes(ctx context.Context, at *Cursor, headersOnly bool) iter.
 			}
 		}
 	}
-}
-
-// resume resumes the cursor in the bucket as it is now.
-func (b Bucket) resume(ctx context.Context, at *Cursor) error {
-	var info *jetstream.StreamInfo
-	err := repeat(ctx, func(ctx context.Context) error {
-		stream, err := b.JS.Stream(ctx, b.Stream)
-		if err == nil {
-			info = stream.CachedInfo()
-		}
-		return err
-	})
-	if err == nil {
-		at.resume(info, b.Stamped(info.State.LastTime))
-	}
-	return err
 }
 
 // pull requests up to n changes, passes them to found while found returns true, and returns how
@@ -203,16 +189,4 @@ func (b Bucket) pull(ctx context.Context, c jetstream.Consumer, received *uint64
 func (b Bucket) changesBytes() int {
 	const names = 16 << 10 // of the subjects of a message and of its ack
 	return max(getBytes, b.Link().MaxPayload()+names)
-}
-
-// createConsumer creates a temporary consumer of the changes from the sequence from on.
-func (b Bucket) createConsumer(ctx context.Context, from uint64, headersOnly bool) (c jetstream.Consumer, err error) {
-	err = repeat(ctx, func(ctx context.Context) error {
-		c, err = b.JS.CreateConsumer(ctx, b.Stream, jetstream.ConsumerConfig{
-			DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: from, AckPolicy: jetstream.AckNonePolicy,
-			HeadersOnly: headersOnly, MemoryStorage: true, Replicas: 1, InactiveThreshold: changesIdle,
-		})
-		return err
-	})
-	return c, err
 }

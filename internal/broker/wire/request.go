@@ -103,21 +103,6 @@ func within(ctx context.Context, limit time.Duration, request func(context.Conte
 	}
 }
 
-// repeat calls ask until it is answered or ctx ends. Each attempt may take twice as long as the one
-// before. Unlike Ask, it also repeats what the server denies, or what no server answers at the
-// moment.
-func repeat(ctx context.Context, ask func(context.Context) error) error {
-	pause := NewBackoff()
-	for limit := AttemptTimeout; ; limit = min(2*limit, apiTimeout) {
-		attempt, cancel := context.WithTimeout(ctx, limit)
-		err := ask(attempt)
-		cancel()
-		if err == nil || Classify(err) != Unanswered || !Wait(ctx, pause.NextBackOff()) {
-			return err
-		}
-	}
-}
-
 // Fetch requests up to n messages from the consumer. If ctx ends, it returns soon, even if
 // the connection's lock is not free.
 func Fetch(ctx context.Context, c jetstream.Consumer, n int, opts ...jetstream.FetchOpt) (jetstream.MessageBatch, error) {

@@ -329,11 +329,6 @@ func (w *watcher) audit(ctx context.Context) (complete bool, err error) {
 	return info.Created.Equal(w.created) && info.State.LastSeq == w.last && info.State.Msgs == uint64(len(w.seen)), nil
 }
 
-// info returns the description of the bucket's stream by its leader.
-func (w *watcher) info(ctx context.Context) (*jetstream.StreamInfo, error) {
-	return w.StreamInfo(ctx, "look at bucket "+w.Name, w.Stream)
-}
-
 // tail delivers what is written after a listing.
 type tail struct {
 	deliveries chan delivery
@@ -351,14 +346,7 @@ type delivery struct {
 // startTail delivers what comes after the last revision seen. Its consumer lasts as long as
 // the session, so the watch does not depend on a consumer's state across a reconnect.
 func (w *watcher) startTail(ctx context.Context) (*tail, error) {
-	var c jetstream.Consumer
-	err := w.Ask(ctx, "watch bucket "+w.Name, w.API("CONSUMER.CREATE."+w.Stream), func(ctx context.Context) (err error) {
-		c, err = w.JS.CreateConsumer(ctx, w.Stream, jetstream.ConsumerConfig{
-			DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: w.last + 1,
-			AckPolicy: jetstream.AckNonePolicy, MemoryStorage: true, Replicas: 1, InactiveThreshold: tailThreshold,
-		})
-		return err
-	})
+	c, err := w.follow(ctx, jetstream.ConsumerConfig{OptStartSeq: w.last + 1, InactiveThreshold: tailThreshold})
 	if err != nil {
 		return nil, err
 	}
