@@ -316,7 +316,7 @@ type sending struct {
 }
 
 func (f *filler) send(ctx context.Context, m core.Message, s *sending) error {
-	folded, err := f.publish(ctx, f.entry.Job.WithDefaults().Queue, m, f.entry.Job.Payload)
+	folded, err := f.cfg.Slots.Put(ctx, f.entry.Job.WithDefaults().Queue, m, f.entry.Job.Payload)
 	if err != nil {
 		return err
 	}

@@ -64,9 +64,7 @@ func TestBackfillPublishesWhatThePlansHadAndNothingKnows(t *testing.T) {
 	s.record(t, job.NewSlot("report", noon.Add(-time.Hour)), job.Missed)
 	s.record(t, job.NewSlot("report", noon.Add(-30*time.Minute)), job.Cancelled) // in no plan
 	s.record(t, job.Slot{Job: "report", At: noon.Add(-2 * time.Hour), Range: true}, job.Missed)
-	if wait, err := s.store.Slots().Publish("slow", core.Message{Slot: job.NewSlot("report", noon)}, nil); err != nil {
-		t.Fatal(err)
-	} else if _, err := wait(t.Context()); err != nil {
+	if _, err := s.store.Slots().Publish(t.Context(), "slow", core.Message{Slot: job.NewSlot("report", noon)}, nil); err != nil {
 		t.Fatal(err)
 	}
 
@@ -262,11 +260,7 @@ func TestBackfillPublishesAllShards(t *testing.T) {
 	missed := at(0) // the first of a range, of which none will run
 	missed.Range = true
 	for _, slot := range []job.Slot{at(1).WithShard(1, 3), at(2).WithShard(1, 3), at(2).WithShard(2, 3), at(2).WithShard(3, 3), missed} {
-		wait, err := s.store.Slots().Publish("default", core.Message{Slot: slot}, nil)
-		if err == nil {
-			_, err = wait(t.Context())
-		}
-		if err != nil {
+		if _, err := s.store.Slots().Publish(t.Context(), "default", core.Message{Slot: slot}, nil); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -18,7 +18,6 @@ import (
 	"github.com/cronce-io/cronce/internal/attach"
 	"github.com/cronce-io/cronce/internal/broker/layout"
 	"github.com/cronce-io/cronce/internal/codec"
-	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/job"
@@ -365,20 +364,3 @@ func (w workers) of(j job.Job) []string {
 	}
 	return names
 }
-
-// publish publishes a slot's message, and repeats it until it is answered or ctx ends. folded
-// reports that the stream had the message already.
-func (c *Client) publish(ctx context.Context, queue string, m core.Message, payload []byte) (folded bool, err error) {
-	for {
-		wait, err := c.cfg.Slots.Publish(queue, m, payload)
-		if err == nil {
-			folded, err = wait(ctx)
-		}
-		if !errors.Is(err, job.ErrUnknown) || errors.Is(err, job.ErrDenied) || pause(ctx, publishPause) != nil {
-			return folded, err
-		}
-	}
-}
-
-// publishPause is the pause before a message that was not answered is published again.
-const publishPause = 100 * time.Millisecond

@@ -53,11 +53,7 @@ func TestNewestWaitingSlotsAreFoundWithoutReadingAllThatWait(t *testing.T) {
 	first := time.Now().UTC().Truncate(time.Second).Add(-all * time.Second)
 	slot := func(i int) job.Slot { return job.NewSlot("report", first.Add(time.Duration(i)*time.Second)) }
 	for i := range all {
-		answer, err := s.store.Slots().Publish("default", core.Message{Slot: slot(i), Node: "n", Due: slot(i).At}, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := answer(t.Context()); err != nil {
+		if _, err := s.store.Slots().Publish(t.Context(), "default", core.Message{Slot: slot(i), Node: "n", Due: slot(i).At}, nil); err != nil {
 			t.Fatal(err)
 		}
 		if i >= all-running {

@@ -208,7 +208,7 @@ func (c *Client) offer(ctx context.Context, o opened) error {
 	if r.Slot.Token != "" {
 		payload = r.Payload
 	}
-	_, err := c.publish(ctx, r.Queue, m, payload)
+	_, err := c.cfg.Slots.Put(ctx, r.Queue, m, payload)
 	if errors.Is(err, job.ErrUnknown) && !errors.Is(err, job.ErrDenied) {
 		return fmt.Errorf("the record is reopened, but its message may not be published; retry it again: %w", err)
 	}

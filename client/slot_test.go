@@ -93,11 +93,7 @@ func (s *shop) record(slot job.Slot, state job.State, edit func(*job.Record)) ui
 
 func (s *shop) publish(m core.Message, payload string) {
 	s.Helper()
-	wait, err := s.store.Slots().Publish("default", m, []byte(payload))
-	if err == nil {
-		_, err = wait(s.Context())
-	}
-	if err != nil {
+	if _, err := s.store.Slots().Publish(s.Context(), "default", m, []byte(payload)); err != nil {
 		s.Fatal(err)
 	}
 }
@@ -519,9 +515,9 @@ type watched struct {
 	published func()
 }
 
-func (w watched) Publish(queue string, m core.Message, payload []byte) (func(context.Context) (bool, error), error) {
+func (w watched) Put(ctx context.Context, queue string, m core.Message, payload []byte) (bool, error) {
 	w.published()
-	return w.Slots.Publish(queue, m, payload)
+	return w.Slots.Put(ctx, queue, m, payload)
 }
 
 // A shard may end before the message of the next one is published. If the others still had

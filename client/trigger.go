@@ -356,7 +356,7 @@ func (c *Client) order(ctx context.Context, slot job.Slot, o TriggerOptions, s s
 	for i, shard := range all {
 		m.Slot = shard
 		if !later {
-			folded, err := c.publish(ctx, j.Queue, m, payload)
+			folded, err := c.cfg.Slots.Put(ctx, j.Queue, m, payload)
 			switch {
 			case err != nil:
 				return t, err
@@ -429,7 +429,7 @@ func (c *Client) move(ctx context.Context, shards []job.Slot, queue string) erro
 func (c *Client) repeat(ctx context.Context, shards []job.Slot, queue string, w stream.WaitingSlot) (folded bool, err error) {
 	for _, shard := range shards {
 		w.Slot = shard
-		if folded, err = c.publish(ctx, queue, w.Message, w.Payload); err != nil {
+		if folded, err = c.cfg.Slots.Put(ctx, queue, w.Message, w.Payload); err != nil {
 			return false, err
 		}
 	}

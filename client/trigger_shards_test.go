@@ -104,7 +104,7 @@ func TestTriggerKeepsThePayloadOfTheFirstOrderForAllShardsThatStartNow(t *testin
 	apply(3)
 	for i, at := range []time.Time{{}, {}, time.Now().Add(time.Hour)} {
 		half := core.Message{Slot: job.Slot{Job: "report", Token: fmt.Sprint("k", i)}.WithShard(3, 3), JobRevision: 1, Node: "first"}
-		if err := s.store.Slots().Put(t.Context(), "default", half, []byte(`{"first":1}`)); err != nil {
+		if _, err := s.store.Slots().Put(t.Context(), "default", half, []byte(`{"first":1}`)); err != nil {
 			t.Fatal(err)
 		}
 		if i == 1 { // the number of shards of the first order stays, too
@@ -141,7 +141,7 @@ func TestTriggerKeepsTheMessageOfAChainedRunForAllShards(t *testing.T) {
 	}
 	due := time.Now().Add(-time.Hour).UTC()
 	half := core.Message{Slot: job.Slot{Job: "report", Token: "k"}.WithShard(3, 3), JobRevision: 2, Node: "worker", Due: due, Chained: true, CaughtUp: true, Backfill: true}
-	if err := s.store.Slots().Put(t.Context(), "default", half, nil); err != nil {
+	if _, err := s.store.Slots().Put(t.Context(), "default", half, nil); err != nil {
 		t.Fatal(err)
 	}
 	if got := s.trigger(t, order{Job: "report", Key: "k"}); !got.Due.Equal(due) {

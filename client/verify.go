@@ -387,7 +387,7 @@ func (v *verifier) offer(ctx context.Context, p verify.Problem) (already bool, e
 	}
 	already = true
 	for _, m := range messages {
-		folded, err := v.publish(ctx, queue, m, payload)
+		folded, err := v.cfg.Slots.Put(ctx, queue, m, payload)
 		if err != nil {
 			return false, err
 		}

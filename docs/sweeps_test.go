@@ -144,11 +144,11 @@ func (w *swept) Waiting(context.Context, stream.WaitingFilter) iter.Seq2[stream.
 	}
 }
 
-func (w *swept) Publish(queue string, m core.Message, payload []byte) (func(context.Context) (bool, error), error) {
+func (w *swept) Publish(_ context.Context, queue string, m core.Message, payload []byte) (bool, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.Messages = append(w.Messages, published{queue, single(m.Header()), string(payload)})
-	return func(context.Context) (bool, error) { return false, nil }, nil
+	return false, nil
 }
 
 func (w *swept) after(name string) (next []plans.Entry) {

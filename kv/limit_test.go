@@ -64,7 +64,8 @@ func TestWhatCannotBeStoredIsCut(t *testing.T) {
 	}
 	m, large := core.Message{Slot: slot, Node: "n", Due: time.Now().Add(time.Hour)}, []byte(`"`+strings.Repeat("p", 25_000)+`"`)
 	_, err = s.Timers().Set(ctx, stream.Timer{Message: m, Queue: "default", Payload: large}, 0)
-	for what, err := range map[string]error{"trigger": s.Slots().Put(ctx, "default", m, large), "timer": err} {
+	_, refused := s.Slots().Put(ctx, "default", m, large)
+	for what, err := range map[string]error{"trigger": refused, "timer": err} {
 		if !errors.Is(err, job.ErrInvalid) || !strings.Contains(err.Error(), "max_payload") {
 			t.Errorf("%s: %v, want that the payload is too large", what, err)
 		}
@@ -72,7 +73,7 @@ func TestWhatCannotBeStoredIsCut(t *testing.T) {
 	for w := range s.Waiting(ctx, stream.WaitingFilter{}) {
 		t.Errorf("%s is stored", w.Slot)
 	}
-	if err := s.Slots().Put(ctx, "default", m, large[:100]); err != nil {
+	if _, err := s.Slots().Put(ctx, "default", m, large[:100]); err != nil {
 		t.Errorf("a payload that fits: %v", err)
 	}
 }

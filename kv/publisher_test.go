@@ -23,18 +23,18 @@ func TestAnUnansweredPublicationIsUnknownAndFoldsWhenRepeated(t *testing.T) {
 			m := core.Message{Slot: job.NewSlot("report", at), Node: "n"}
 			publish(t, through, "default", core.Message{Slot: job.NewSlot("first", at), Node: "n"}) // makes the transport subscribe its inbox
 			p.Deafen()
-			wait, err := through.Slots().Publish("default", m, nil)
-			if err != nil {
+			answered := make(chan error, 1)
+			if err := through.Slots().Send("default", m, nil, func(_ bool, err error) { answered <- err }); err != nil {
 				t.Fatal(err)
 			}
 			if part {
 				p.Cut()
 			}
-			if _, err := wait(within(t, 20*time.Second)); !errors.Is(err, job.ErrUnknown) || errors.Is(err, context.DeadlineExceeded) {
+			if err := <-answered; !errors.Is(err, job.ErrUnknown) || errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("got %v, want unknown", err)
 			}
 			p.Heal()
-			if err := through.Slots().Put(within(t, 20*time.Second), "default", m, nil); err != nil {
+			if _, err := through.Slots().Put(within(t, 20*time.Second), "default", m, nil); err != nil {
 				t.Fatal(err)
 			}
 			n := 0

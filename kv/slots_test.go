@@ -1,7 +1,6 @@
 package kv_test
 
 import (
-	"context"
 	"errors"
 	"slices"
 	"testing"
@@ -23,10 +22,7 @@ var at = time.Date(2026, 11, 21, 7, 0, 0, 0, time.UTC)
 
 func publish(t *testing.T, s *kv.Store, queue string, m core.Message) (duplicate bool) {
 	t.Helper()
-	wait, err := s.Slots().Publish(queue, m, []byte(`{"n":1}`))
-	if err == nil {
-		duplicate, err = wait(within(t, 10*time.Second))
-	}
+	duplicate, err := s.Slots().Publish(within(t, 10*time.Second), queue, m, []byte(`{"n":1}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,22 +108,12 @@ func TestPublishWithoutAServerIsUnknown(t *testing.T) {
 	if !s.Slots().Connected() {
 		t.Error("not connected")
 	}
-	wait, err := s.Slots().Publish("default", core.Message{Slot: job.NewSlot("report", at)}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := wait(within(t, 10*time.Second)); err != nil {
+	if _, err := s.Slots().Publish(within(t, 10*time.Second), "default", core.Message{Slot: job.NewSlot("report", at)}, nil); err != nil {
 		t.Fatal(err)
 	}
 	server.Stop()
 	natstest.Eventually(t, "the connection to be lost", func() bool { return !s.Slots().Connected() })
-	wait, err = s.Slots().Publish("default", core.Message{Slot: job.NewSlot("report", at.Add(time.Minute))}, nil)
-	if err == nil {
-		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-		defer cancel()
-		_, err = wait(ctx)
-	}
-	if !errors.Is(err, job.ErrUnknown) {
+	if _, err := s.Slots().Publish(within(t, 50*time.Millisecond), "default", core.Message{Slot: job.NewSlot("report", at.Add(time.Minute))}, nil); !errors.Is(err, job.ErrUnknown) {
 		t.Errorf("got %v, want unknown", err)
 	}
 }
@@ -136,7 +122,7 @@ func TestPublishRefusesWhatIsNoQueue(t *testing.T) {
 	t.Parallel()
 	s := open(t, natstest.Run(t).JetStream(), kv.Options{})
 	for _, queue := range []string{"", "*", ">", "a.b", "a b"} {
-		if _, err := s.Slots().Publish(queue, core.Message{Slot: job.NewSlot("report", at)}, nil); !errors.Is(err, job.ErrInvalid) {
+		if _, err := s.Slots().Publish(t.Context(), queue, core.Message{Slot: job.NewSlot("report", at)}, nil); !errors.Is(err, job.ErrInvalid) {
 			t.Errorf("queue %q: %v", queue, err)
 		}
 		if _, err := s.Slots().Queue(t.Context(), queue); !errors.Is(err, job.ErrInvalid) {

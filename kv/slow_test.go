@@ -38,7 +38,7 @@ func TestSlownessIsNotDeathOnARealServer(t *testing.T) {
 			if _, got, err := through.Ledger().Read(ctx, kvtest.Record(i, "").Slot); err != nil || got != revision {
 				t.Errorf("read: revision %d, %v; want %d", got, err, revision)
 			}
-			if err := through.Slots().Put(ctx, "default", core.Message{Slot: kvtest.Record(i, "").Slot, Node: "n"}, nil); err != nil {
+			if _, err := through.Slots().Put(ctx, "default", core.Message{Slot: kvtest.Record(i, "").Slot, Node: "n"}, nil); err != nil {
 				t.Errorf("publish: %v", err)
 			}
 		})

@@ -89,11 +89,7 @@ func offer(t *testing.T, s *kv.Store, n int) {
 	t.Helper()
 	for i := range n {
 		m := core.Message{Slot: job.NewSlot("report", time.Now()), Offer: int(offers.Add(1))}
-		wait, err := s.Slots().Publish("default", m, []byte(fmt.Sprint(i)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := wait(within(t, 10*time.Second)); err != nil {
+		if _, err := s.Slots().Publish(within(t, 10*time.Second), "default", m, []byte(fmt.Sprint(i))); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -55,11 +55,7 @@ func TestTimestampsAreReadByAnotherClock(t *testing.T) {
 		check("a change", c.Time, err)
 	}
 
-	wait, err := s.Slots().Publish("q", core.Message{Slot: slot, Node: "n"}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := wait(ctx); err != nil {
+	if _, err := s.Slots().Publish(ctx, "q", core.Message{Slot: slot, Node: "n"}, nil); err != nil {
 		t.Fatal(err)
 	}
 	for w, err := range s.Slots().Waiting(ctx, stream.WaitingFilter{}) {

@@ -34,7 +34,7 @@ func TestEveryPublicationIsTraced(t *testing.T) {
 	publish(t, s, "default", planned)
 	publish(t, s, "default", planned)
 	publish(t, s, "default", core.Message{Slot: job.NewSlot("report", at.Add(time.Hour)), Missed: 1})
-	if err := s.Slots().Put(t.Context(), "bulk", core.Message{Slot: job.NewSlot("load", at), Traceparent: "caller's"}, nil); err != nil {
+	if _, err := s.Slots().Put(t.Context(), "bulk", core.Message{Slot: job.NewSlot("load", at), Traceparent: "caller's"}, nil); err != nil {
 		t.Fatal(err)
 	}
 	timer := stream.Timer{Message: core.Message{Slot: job.Slot{Job: "report", Token: "k"}, Due: time.Now().Add(time.Hour)}, Queue: "default"}

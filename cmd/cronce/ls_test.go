@@ -62,11 +62,7 @@ func (f *fixture) record(t *testing.T, r job.Record, states ...job.State) uint64
 
 func (f *fixture) publish(t *testing.T, queue string, m core.Message) {
 	t.Helper()
-	wait, err := f.store.Slots().Publish(queue, m, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := wait(t.Context()); err != nil {
+	if _, err := f.store.Slots().Publish(t.Context(), queue, m, nil); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -142,9 +142,13 @@ func (s slots) Waiting(context.Context, stream.WaitingFilter) iter.Seq2[stream.W
 	return one(stream.WaitingSlot{Message: s.message, Queue: "default", Sequence: 3, Published: s.at}, s.unreadable["message"])
 }
 
-func (s slots) Publish(string, core.Message, []byte) (func(context.Context) (bool, error), error) {
+func (s slots) Publish(context.Context, string, core.Message, []byte) (bool, error) {
 	s.sent++
-	return func(context.Context) (bool, error) { return false, nil }, nil
+	return false, nil
+}
+
+func (s slots) Put(ctx context.Context, queue string, m core.Message, payload []byte) (bool, error) {
+	return s.Publish(ctx, queue, m, payload)
 }
 
 type none struct{}

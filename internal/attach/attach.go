@@ -47,7 +47,7 @@ type Ledger interface {
 // Slots is the stream of slots. *stream.Slots implements it.
 type Slots interface {
 	Waiting(ctx context.Context, f stream.WaitingFilter) iter.Seq2[stream.WaitingSlot, error]
-	Publish(queue string, m core.Message, payload []byte) (wait func(context.Context) (duplicate bool, err error), err error)
+	Put(ctx context.Context, queue string, m core.Message, payload []byte) (duplicate bool, err error)
 }
 
 // Timers is the stream of triggered runs that are not due yet. *stream.Timers implements it.

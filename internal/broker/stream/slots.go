@@ -44,27 +44,24 @@ func (l *Slots) Send(queue string, m core.Message, payload []byte, answered func
 	return nil
 }
 
-// Publish is Send for callers that wait. The returned function returns the broker's
-// answer, or job.ErrUnknown if ctx ends first.
-func (l *Slots) Publish(queue string, m core.Message, payload []byte) (wait func(context.Context) (duplicate bool, err error), err error) {
-	var dropped bool
-	var failed error
-	done := make(chan struct{})
+// Publish is Send for callers that wait. It returns the broker's answer, or job.ErrUnknown if ctx ends
+// first.
+func (l *Slots) Publish(ctx context.Context, queue string, m core.Message, payload []byte) (duplicate bool, err error) {
+	var dropped bool // duplicate is not written after Publish has returned
+	done := make(chan error, 1)
 	err = l.Send(queue, m, payload, func(duplicate bool, err error) {
-		dropped, failed = duplicate, err
-		close(done)
+		dropped = duplicate
+		done <- err
 	})
 	if err != nil {
-		return nil, err
+		return false, err
 	}
-	return func(ctx context.Context) (bool, error) {
-		select {
-		case <-done:
-			return dropped, failed
-		case <-ctx.Done():
-			return false, fmt.Errorf("publish %s: %w: it may have happened: %w", m.Slot, job.ErrUnknown, context.Cause(ctx))
-		}
-	}, nil
+	select {
+	case err := <-done:
+		return dropped, err
+	case <-ctx.Done():
+		return false, fmt.Errorf("publish %s: %w: it may have happened: %w", m.Slot, job.ErrUnknown, context.Cause(ctx))
+	}
 }
 
 // traced starts the trace of a publication.
@@ -81,25 +78,22 @@ func (s *Store) traced(queue string, m core.Message) (_ core.Message, ended func
 }
 
 // Put publishes a slot's message as Publish does, and repeats it until the broker stores or
-// refuses it. If Put returns nil, the broker has the message, from this call or an earlier one. If
+// refuses it. If Put returns no error, the broker has the message, from this call or an earlier one. If
 // ctx ends first, the error wraps job.ErrUnknown, and also job.ErrFull if an attempt found no room.
 // If the server does not permit the message, Put does not repeat it.
-func (l *Slots) Put(ctx context.Context, queue string, m core.Message, payload []byte) error {
+func (l *Slots) Put(ctx context.Context, queue string, m core.Message, payload []byte) (duplicate bool, err error) {
 	pause := wire.NewBackoff()
 	var full error
 	for {
-		answer, err := l.Publish(queue, m, payload)
-		if err == nil {
-			_, err = answer(ctx)
-		}
+		duplicate, err = l.Publish(ctx, queue, m, payload)
 		if errors.Is(err, job.ErrFull) {
 			full = err
 		}
 		if !errors.Is(err, job.ErrUnknown) || errors.Is(err, job.ErrDenied) || !wire.Wait(ctx, pause.NextBackOff()) {
 			if full != nil && errors.Is(err, job.ErrUnknown) {
-				return full
+				return false, full
 			}
-			return err
+			return duplicate, err
 		}
 	}
 }

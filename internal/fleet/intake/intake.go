@@ -37,7 +37,7 @@ type Broker interface {
 
 // Slots is the stream of slots. *stream.Slots implements it.
 type Slots interface {
-	Put(ctx context.Context, queue string, m core.Message, payload []byte) error
+	Put(ctx context.Context, queue string, m core.Message, payload []byte) (duplicate bool, err error)
 }
 
 // Config of an Intake. All fields except Logger are required.

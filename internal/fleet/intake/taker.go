@@ -182,7 +182,7 @@ func (t *taker) handle(ctx context.Context, m jetstream.Msg) {
 			t.log.Error("message cannot become a payload: its run is recorded as failed", "slot", s.Slot.ID(), "reason", s.Refused)
 			payload = nil
 		}
-		if err := t.cfg.Slots.Put(ctx, t.entry.Job.WithDefaults().Queue, s, payload); err != nil {
+		if _, err := t.cfg.Slots.Put(ctx, t.entry.Job.WithDefaults().Queue, s, payload); err != nil {
 			if ctx.Err() == nil {
 				t.log.Warn("cannot publish the slot of a message, will retry", "slot", s.Slot.ID(), "error", err)
 				_ = m.NakWithDelay(retryDelay)

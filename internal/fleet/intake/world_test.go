@@ -230,17 +230,17 @@ func (w *world) read(context.Context, string) (plans.Entry, error) {
 	return *w.entry, nil
 }
 
-func (w *world) Put(_ context.Context, queue string, m core.Message, _ []byte) error {
+func (w *world) Put(_ context.Context, queue string, m core.Message, _ []byte) (bool, error) {
 	if err := codec.ValidateName("queue", queue); err != nil {
-		return err
+		return false, err
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if err := w.put(m); err != nil {
-		return err
+		return false, err
 	}
 	w.slots[m.Slot.ID()] = m
-	return nil
+	return false, nil
 }
 
 func (w *world) OnConsumers(ctx context.Context, stream, name string) ([]core.OnConsumer, error) {

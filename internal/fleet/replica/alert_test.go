@@ -55,7 +55,7 @@ func TestAnAlertOfLongAgoIsStoredOnceHoweverOftenItsSlotIsDelivered(t *testing.T
 		return err == nil && !ack.Duplicate && ack.Sequence > 3
 	})
 	for _, rec := range []job.Record{alerted, reopened} {
-		if err := store.Slots().Put(t.Context(), "default", core.Message{Slot: rec.Slot, Node: "p", JobRevision: 1}, nil); err != nil {
+		if _, err := store.Slots().Put(t.Context(), "default", core.Message{Slot: rec.Slot, Node: "p", JobRevision: 1}, nil); err != nil {
 			t.Fatal(err)
 		}
 	}

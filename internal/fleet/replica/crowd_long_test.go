@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/internal/fleet/replica"
 	"github.com/cronce-io/cronce/internal/lab/kvtest"
@@ -53,18 +55,15 @@ func TestTwentyThousandWaitingRetriesDoNotDelayNewSlots(t *testing.T) {
 	// client repeats unanswered requests, so the server would fall further and further behind.
 	const atOnce = 200
 	for first := 0; first < waiting; first += atOnce {
-		waits := map[int]func(context.Context) (bool, error){}
+		var group errgroup.Group
 		for i := first; i < first+atOnce; i++ {
-			if waits[i], err = store.Slots().Publish("default", message(i), nil); err != nil {
-				t.Fatal(err)
-			}
+			group.Go(func() error {
+				_, err := store.Slots().Put(t.Context(), "default", message(i), nil)
+				return err
+			})
 		}
-		for i, wait := range waits {
-			for _, err := wait(t.Context()); err != nil; _, err = wait(t.Context()) {
-				if wait, err = store.Slots().Publish("default", message(i), nil); err != nil { // the same again, until it is answered
-					t.Fatal(err)
-				}
-			}
+		if err := group.Wait(); err != nil {
+			t.Fatal(err)
 		}
 		for range atOnce {
 			waitFor(s, "all to have failed once", failed)

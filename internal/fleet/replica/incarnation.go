@@ -185,7 +185,7 @@ func (r *Replica) consumer(life context.Context, n *node.Node, queue string) *co
 	cfg := consumer.Config{
 		Namespace: r.cfg.Store.Namespace, Queue: queue, Node: member{n, r.peers},
 		Ledger: r.ledger(), Observer: r.cfg.Observer, Failed: r.cfg.Failed, Locks: locks, Registry: r.view, Handler: r.cfg.Handler, Ready: ready, Table: r.table,
-		Publish: r.cfg.Store.Slots().Put, Alert: r.alert, AlertStates: r.cfg.Store.AlertStates(), Sources: r.sources(queue),
+		Publish: r.put, Alert: r.alert, AlertStates: r.cfg.Store.AlertStates(), Sources: r.sources(queue),
 		Wake: locks.Wake,
 		// If Wake, Listen or Cancel fails, a later read of the lock makes up for it.
 		Listen: func(name string, woken func(job.Slot)) func() {
@@ -206,6 +206,11 @@ func (r *Replica) consumer(life context.Context, n *node.Node, queue string) *co
 		cfg.Trace = r.cfg.Tracer.Step
 	}
 	return consumer.New(cfg)
+}
+
+func (r *Replica) put(ctx context.Context, queue string, m core.Message, payload []byte) error {
+	_, err := r.cfg.Store.Slots().Put(ctx, queue, m, payload)
+	return err
 }
 
 // alert stores an alert about an outcome. A worker publishes up to three alerts in a row, for which it has

@@ -55,13 +55,13 @@ func (p *pair) Read(context.Context, job.Slot) (job.Record, uint64, error) {
 	return *p.record, 7, nil
 }
 
-func (p *pair) Publish(_ string, m core.Message, _ []byte) (func(context.Context) (bool, error), error) {
+func (p *pair) Publish(_ context.Context, _ string, m core.Message, _ []byte) (bool, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if m.Slot == lost && p.offered.IsZero() {
 		p.offered = time.Now()
 	}
-	return func(context.Context) (bool, error) { return false, nil }, nil
+	return false, nil
 }
 
 func (p *pair) Waiting(context.Context, stream.WaitingFilter) iter.Seq2[stream.WaitingSlot, error] {

@@ -223,11 +223,7 @@ func (s *Sweeper) sendAs(ctx context.Context, queue string, m core.Message, payl
 		what = "slot offered again in the present queue of its job: its own queue has no worker"
 	}
 	queue = cmp.Or(present, queue)
-	wait, err := s.cfg.Slots.Publish(queue, m, payload)
-	if err == nil {
-		_, err = wait(ctx)
-	}
-	if err != nil {
+	if _, err := s.cfg.Slots.Publish(ctx, queue, m, payload); err != nil {
 		return err
 	}
 	s.cfg.Logger.Warn(what, "slot", m.Slot.ID(), "state", state, "queue", queue)

@@ -44,7 +44,7 @@ type Messages interface {
 // Slots is the stream of slots. stream.Slots satisfies it.
 type Slots interface {
 	Messages
-	Publish(queue string, m core.Message, payload []byte) (wait func(context.Context) (duplicate bool, err error), err error)
+	Publish(ctx context.Context, queue string, m core.Message, payload []byte) (duplicate bool, err error)
 }
 
 // Nodes lists the nodes. kv.Nodes satisfies it.

@@ -128,11 +128,7 @@ func (s *site) record(r job.Record) uint64 {
 
 func (s *site) publish(m core.Message) {
 	s.Helper()
-	wait, err := s.Slots().Publish("default", m, nil)
-	if err == nil {
-		_, err = wait(s.Context())
-	}
-	if err != nil {
+	if _, err := s.Slots().Publish(s.Context(), "default", m, nil); err != nil {
 		s.Fatal(err)
 	}
 }

@@ -83,29 +83,25 @@ func fill(ctx context.Context, store *kv.Store, jobs []job.Job, slots int) error
 		return err
 	}
 	at := time.Now()
-	waits := make([]func(context.Context) (bool, error), 0, slots)
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(publications)
 	for i := range slots {
 		if i%len(jobs) == 0 {
 			at = at.Add(-time.Second)
 		}
 		j := jobs[i%len(jobs)]
 		slot := job.NewSlot(j.Name, at)
-		wait, err := store.Slots().Publish(j.Queue, core.Message{Slot: slot, JobRevision: revisions[i%len(jobs)], Node: "bench", Due: slot.At}, []byte(`{"n":1}`))
-		if err != nil {
+		group.Go(func() error {
+			_, err := store.Slots().Publish(ctx, j.Queue, core.Message{Slot: slot, JobRevision: revisions[i%len(jobs)], Node: "bench", Due: slot.At}, []byte(`{"n":1}`))
 			return err
-		}
-		waits = append(waits, wait)
+		})
 	}
-	for _, wait := range waits {
-		if _, err := wait(ctx); err != nil {
-			return err
-		}
-	}
-	return nil
+	return group.Wait()
 }
 
-// writers is how many goroutines write definitions.
-const writers = 64
+// writers is how many goroutines write definitions. publications is how many publish slots: so many
+// that slow storage gets full batches.
+const writers, publications = 64, 2048
 
 // makeJobs returns n copies of a job, each with a name of its own, with defaults.
 func makeJobs(n int, like job.Job) []job.Job {
