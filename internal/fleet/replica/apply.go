@@ -53,7 +53,7 @@ func (a *applying) runWithPatience(ctx context.Context, jobs []ownJob) error {
 	defer silence.Stop()
 	a.answered = func() { silence.Reset(a.patience) }
 	err := a.run(ctx, jobs)
-	if err != nil && context.Cause(ctx) == errSilent { //nolint:errorlint // it is not wrapped
+	if err != nil && errors.Is(context.Cause(ctx), errSilent) {
 		return fmt.Errorf("%w: no answer for %v: %w", errSilent, a.patience, err)
 	}
 	return err
