@@ -375,7 +375,7 @@ func (v *verifier) offer(ctx context.Context, p verify.Problem) (already bool, e
 		}
 	}
 	queue, messages, payload := v.check.Offer(p, v.node)
-	if p.Slot.Token != "" {
+	if p.Slot.Token != "" && p.Kind != verify.Missing { // the payload of a run that should have followed is its job's
 		r, _, err := v.cfg.Ledger.Read(ctx, p.Slot)
 		if errors.Is(err, job.ErrNotFound) || exchange.IsUnreadable(err) {
 			return false, errNoPayload

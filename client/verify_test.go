@@ -10,6 +10,7 @@ import (
 
 	"github.com/cronce-io/cronce/client"
 	"github.com/cronce-io/cronce/internal/broker/layout"
+	"github.com/cronce-io/cronce/internal/broker/stream"
 	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/internal/lab/kvtest"
@@ -111,6 +112,35 @@ func TestVerifyRepairsTheOthersIfTheRecordOfATriggeredRunVanishes(t *testing.T) 
 	}
 	if lost := found[slots[1].ID()]; lost.Repair != "" || !strings.Contains(lost.BeyondRepair, "its record, which had its payload, is missing") {
 		t.Errorf("the run without a record: %+v", lost)
+	}
+}
+
+// The run never had a record: a worker died after it had recorded the run before it.
+func TestVerifyOffersARunThatShouldHaveFollowedATriggeredOne(t *testing.T) {
+	t.Parallel()
+	c, store := newArchive(t)
+	d := plans.Definition{Job: job.Job{Name: "sum", After: []string{"report"}, Payload: []byte("7")}, Since: now.AddDate(0, 0, -1), Nonce: "n"}
+	if _, err := store.Jobs().Write(t.Context(), d, 0); err != nil {
+		t.Fatal(err)
+	}
+	r := job.Record{Slot: job.Slot{Job: "report", Token: "k"}, State: job.Succeeded, Attempt: 1, Node: "n", Nonce: "n", Published: now.Add(-30 * time.Minute), Finished: now.Add(-30 * time.Minute)}
+	if _, err := store.Ledger().Write(t.Context(), r, 0); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []client.Repair{"", client.RepairOffered} {
+		found := map[string]client.SlotProblem{}
+		_, err := c.Verify(t.Context(), client.VerifyOptions{From: now.Add(-time.Hour), To: now, Repair: want != ""}, func(p client.SlotProblem) error {
+			found[p.ID] = p
+			return nil
+		})
+		if p := found["sum:@k"]; err != nil || p.Problem != "missing" || p.Repair != want || p.BeyondRepair != "" {
+			t.Errorf("%+v, %v; want it missing, %q", found, err, want)
+		}
+	}
+	for w, err := range store.Slots().Waiting(t.Context(), stream.WaitingFilter{Job: "sum"}) {
+		if err != nil || w.Slot.Token != "k" || !w.Chained || string(w.Payload) != "7" {
+			t.Errorf("offered: %+v, %v", w, err)
+		}
 	}
 }
 

@@ -241,9 +241,9 @@ func (c *Check) beyond(l *timeline, s job.Slot, r unsettled) string {
 }
 
 // Offer returns the messages that offer a slot again, one for each of its shards, and their
-// payload. For a triggered run the caller must take the payload from its record instead. If several
-// repairs run at once, they offer the same messages, and the stream drops the copies. If a slot has
-// no record and the catch-up policy of its job would not run it so late, it is offered as missed.
+// payload. For a triggered run that has a record, the caller must take the payload from there instead.
+// If several repairs run at once, they offer the same messages, and the stream drops the copies. If a
+// slot has no record and the catch-up policy of its job would not run it so late, it is offered as missed.
 // There are no messages for a job that is not in the registry.
 func (c *Check) Offer(p Problem, node string) (queue string, messages []core.Message, payload []byte) {
 	l := c.timelines[p.Slot.Job]
