@@ -20,8 +20,10 @@ type Preview struct {
 	Coming []time.Time
 	Never  bool
 
-	Months  []Month
 	Changes []Change
+
+	schedule *job.Schedule
+	from     time.Time
 }
 
 const (
@@ -38,17 +40,24 @@ func New(name string, p job.Plan, from time.Time) (*Preview, error) {
 	if err != nil {
 		return nil, err
 	}
-	v := &Preview{Words: words.Of(name, p), Plan: p.WithDefaults(), Zone: s.Location()}
+	v := &Preview{Words: words.Of(name, p), Plan: p.WithDefaults(), Zone: s.Location(), schedule: s, from: from}
 	for at := s.Next(from); !at.IsZero() && len(v.Coming) < maxComing; at = s.Next(at) {
 		v.Coming = append(v.Coming, at.In(v.Zone))
 	}
 	v.Never = len(v.Coming) == 0
-	local := from.In(v.Zone)
-	for i := range months {
-		v.Months = append(v.Months, newMonth(s, local.Year(), local.Month()+time.Month(i), from))
-	}
 	v.Changes, err = changes(name, v.Plan, s, from)
 	return v, err
+}
+
+// Months returns the calendar. To count the slots of each day takes most of the time of a preview, so
+// the playground, which shows no calendar and computes at each key, leaves it out.
+func (v *Preview) Months() []Month {
+	var all []Month
+	local := v.from.In(v.Zone)
+	for i := range months {
+		all = append(all, newMonth(v.schedule, local.Year(), local.Month()+time.Month(i), v.from))
+	}
+	return all
 }
 
 // Month is a page of a calendar, in the zone of the schedule.

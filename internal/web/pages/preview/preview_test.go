@@ -86,11 +86,11 @@ func TestBothClockChangesOfTheYearAreSpelledOut(t *testing.T) {
 func TestCalendarCountsTheSlotsOfEachDay(t *testing.T) {
 	t.Parallel()
 	v := newPreview(t, job.Plan{Schedule: "0 7,19 * * MON-FRI", Timezone: "Europe/Berlin"})
-	if v.Words != "Monday to Friday at 07:00 and 19:00" || len(v.Coming) != 12 || v.Never || len(v.Months) != 3 {
+	if v.Words != "Monday to Friday at 07:00 and 19:00" || len(v.Coming) != 12 || v.Never || len(v.Months()) != 3 {
 		t.Errorf("%+v", v)
 	}
 	var days []string
-	for _, week := range v.Months[0].Weeks {
+	for _, week := range v.Months()[0].Weeks {
 		for _, d := range week {
 			days = append(days, fmt.Sprintf("%d:%d", d.Number, d.Slots))
 		}
@@ -100,11 +100,11 @@ func TestCalendarCountsTheSlotsOfEachDay(t *testing.T) {
 	if got := strings.Join(days, " "); got != want {
 		t.Errorf("November: %s\nwant %s", got, want)
 	}
-	if d := v.Months[0].Weeks[4][0]; d.Past || len(d.Times) != 2 || d.Times[0].Format(time.RFC3339) != "2026-11-23T07:00:00+01:00" || !v.Months[0].Weeks[2][0].Past {
+	if d := v.Months()[0].Weeks[4][0]; d.Past || len(d.Times) != 2 || d.Times[0].Format(time.RFC3339) != "2026-11-23T07:00:00+01:00" || !v.Months()[0].Weeks[2][0].Past {
 		t.Errorf("%+v", d)
 	}
 	dense := newPreview(t, job.Plan{Schedule: "* * * * * *"})
-	if d := dense.Months[1].Weeks[1][0]; d.Slots != 1440 || !d.More || len(d.Times) != 4 {
+	if d := dense.Months()[1].Weeks[1][0]; d.Slots != 1440 || !d.More || len(d.Times) != 4 {
 		t.Errorf("%+v", d)
 	}
 }
@@ -131,7 +131,7 @@ func TestDayWithoutMidnightHasItsSlots(t *testing.T) {
 		t.Fatal(err)
 	}
 	slots := map[int]int{}
-	for _, week := range v.Months[0].Weeks {
+	for _, week := range v.Months()[0].Weeks {
 		for _, d := range week {
 			slots[d.Number] = d.Slots
 			if d.Changed != (d.Number == 6) {
