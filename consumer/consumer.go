@@ -108,8 +108,9 @@ type Config struct {
 	Publish func(ctx context.Context, queue string, m core.Message, payload []byte) error
 
 	// Alert stores an alert that is to be delivered, under a message ID, and returns when the
-	// broker has stored it. The broker may store it twice.
-	Alert func(ctx context.Context, e job.Event, id string) error
+	// broker has stored it. Another worker may have stored it since the given time. The broker may
+	// store it twice.
+	Alert func(ctx context.Context, e job.Event, id string, since time.Time) error
 
 	// AlertStates stores which jobs have failed. The worker reads it to decide whether to
 	// publish that a job has recovered. Default: no alert is published when a job recovers.

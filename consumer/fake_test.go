@@ -388,7 +388,7 @@ func (b *bench) put(_ context.Context, queue string, m core.Message, _ []byte) e
 }
 
 // alert stores an alert as the stream of events does.
-func (b *bench) alert(_ context.Context, e job.Event, id string) error {
+func (b *bench) alert(_ context.Context, e job.Event, id string, _ time.Time) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if err := b.refuse; err != nil {

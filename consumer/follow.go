@@ -44,7 +44,7 @@ func (t *task) publish(next []plans.Entry, alerts []job.State, tracked bool) err
 	for _, kind := range alerts {
 		e := exchange.NewAlert(rec, revision, kind)
 		e.Node = t.cfg.Node.Name()
-		if err := t.cfg.Alert(ctx, e, exchange.AlertID(rec, revision, kind)); err != nil {
+		if err := t.cfg.Alert(ctx, e, exchange.AlertID(rec, revision, kind), e.Time); err != nil {
 			errs = append(errs, fmt.Errorf("store its alert: %w", err))
 		}
 	}
@@ -107,7 +107,7 @@ func (t *task) track(ctx context.Context, rec job.Record, revision uint64) error
 		if recovered {
 			e := exchange.NewAlert(rec, revision, job.AlertRecovered)
 			e.Node, e.Since = t.cfg.Node.Name(), state.ID
-			if err := t.cfg.Alert(ctx, e, state.RecoveredID()); err != nil {
+			if err := t.cfg.Alert(ctx, e, state.RecoveredID(), state.Time); err != nil {
 				return err
 			}
 		}

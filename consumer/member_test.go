@@ -53,7 +53,7 @@ func (s *scene) start() {
 		Namespace: "cronce", Queue: "default", Node: mortal{m.node, s}, Ledger: wiredLedger{s.store.Ledger(), m}, Locks: wiredLocks{s.store.Locks(), m},
 		Registry: registry, Handler: func(name string) job.Handler { return handlers[name] },
 		Sources: []consumer.Open{func(context.Context) (consumer.Source, error) { return wiredSource{s.queue.source(), m}, nil }},
-		Publish: m.publish, Alert: func(context.Context, job.Event, string) error { return nil },
+		Publish: m.publish, Alert: func(context.Context, job.Event, string, time.Time) error { return nil },
 		Table: consumer.NewTable(), Now: time.Now, Lease: lease, Horizon: horizon, Concurrency: 4, Grace: time.Second,
 		Wake: s.wake, Listen: func(_ string, woken func(job.Slot)) func() { s.hear(m, woken); return func() {} },
 		Cancel: s.cancel, Life: life,

@@ -91,19 +91,19 @@ func (s *Store) Alert(ctx context.Context, e job.Event, id string) error {
 	return s.storeEvent(ctx, e, jetstream.WithMsgID(id))
 }
 
-// AlertOnce stores an alert about an outcome. The alert may be that of long ago, for example if the message
-// of an ended slot is delivered again, from a queue that had no worker. The stream then has forgotten the
-// alert's message ID, so AlertOnce first looks for the alert in the stored events. If a login with the
+// AlertOnce stores an alert, which may have been stored since the given time. If that is long ago, for example
+// because the message of an ended slot is delivered again, from a queue that had no worker, the stream may
+// have forgotten the alert's message ID. So AlertOnce first looks for the alert in the stored events. If a login with the
 // permissions of an older version may not read them, or if they are not read within patience, the alert may
 // be stored twice. now is the time by the broker's clock.
 func AlertOnce(ctx context.Context, store interface {
-	HasAlert(ctx context.Context, e job.Event, id string) (bool, error)
+	HasAlert(ctx context.Context, e job.Event, id string, since time.Time) (bool, error)
 	Alert(ctx context.Context, e job.Event, id string) error
-}, e job.Event, id string, now time.Time, patience time.Duration,
+}, e job.Event, id string, since, now time.Time, patience time.Duration,
 ) error {
-	if now.Sub(e.Time) > exchange.AlertsFold {
+	if now.Sub(since) > exchange.AlertsFold {
 		looking, cancel := context.WithTimeout(ctx, patience)
-		has, err := store.HasAlert(looking, e, id)
+		has, err := store.HasAlert(looking, e, id, since)
 		late := looking.Err() != nil
 		cancel()
 		if has || err != nil && !late && !errors.Is(err, job.ErrDenied) {
@@ -121,13 +121,13 @@ const (
 	alertsAtOnce = 100
 )
 
-// HasAlert reports whether the broker has stored an alert like e with the message ID id. An alert is stored
-// after its outcome is written, so HasAlert reads the first alerts of the job from a little before e.Time on.
-// It returns false if it does not find it among a thousand.
-func (s *Store) HasAlert(ctx context.Context, e job.Event, id string) (bool, error) {
+// HasAlert reports whether the broker has stored an alert like e with the message ID id. It reads the first
+// alerts of the job from a little before the given time on, and returns false if it does not find it among a
+// thousand.
+func (s *Store) HasAlert(ctx context.Context, e job.Event, id string, since time.Time) (bool, error) {
 	n, w := 0, s.Wire
 	w.BatchSize = alertsAtOnce
-	for stored, err := range w.All(ctx, s.EventStream(), s.EventSubject(string(e.Kind), e.Job), e.Time.Add(-time.Minute)) {
+	for stored, err := range w.All(ctx, s.EventStream(), s.EventSubject(string(e.Kind), e.Job), since.Add(-time.Minute)) {
 		if err != nil {
 			return false, fmt.Errorf("look for an earlier alert about %s: %w", e.ID, err)
 		}

@@ -84,7 +84,7 @@ func TestAnAlertIsLookedForAmongTheFirstThousand(t *testing.T) {
 		}
 	}
 	for id, want := range map[string]bool{"report:@last": true, "report:@beyond": false, "report:@never": false} {
-		if has, err := s.HasAlert(ctx, alert(id), id); has != want || err != nil {
+		if has, err := s.HasAlert(ctx, alert(id), id, ended); has != want || err != nil {
 			t.Errorf("%s has an alert: %v, %v; want %v", id, has, err, want)
 		}
 	}
@@ -109,7 +109,7 @@ func TestARecoveryIsThatOfItsTroubleWhicheverSlotSucceeded(t *testing.T) {
 		of   exchange.AlertState
 		want bool
 	}{{second, trouble, true}, {recovered("report:@first", 20), trouble, true}, {second, later, false}, {recovered("report:@first", 20), later, false}} {
-		if has, err := s.HasAlert(ctx, c.e, c.of.RecoveredID()); has != c.want || err != nil {
+		if has, err := s.HasAlert(ctx, c.e, c.of.RecoveredID(), c.e.Time); has != c.want || err != nil {
 			t.Errorf("the trouble at %d, which %s would end, has its recovery: %v, %v; want %v", c.of.Revision, c.e.ID, has, err, c.want)
 		}
 	}

@@ -215,8 +215,8 @@ func (r *Replica) put(ctx context.Context, queue string, m core.Message, payload
 
 // alert stores an alert about an outcome. A worker publishes up to three alerts in a row, for which it has
 // a lease.
-func (r *Replica) alert(ctx context.Context, e job.Event, id string) error {
-	return kv.AlertOnce(ctx, r.cfg.Store, e, id, r.clock.Now(), r.cfg.Store.Settings().Lease/4)
+func (r *Replica) alert(ctx context.Context, e job.Event, id string, since time.Time) error {
+	return kv.AlertOnce(ctx, r.cfg.Store, e, id, since, r.clock.Now(), r.cfg.Store.Settings().Lease/4)
 }
 
 func (r *Replica) intake(name string) *intake.Intake {

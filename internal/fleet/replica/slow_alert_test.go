@@ -54,7 +54,7 @@ func TestAnAlertIsStoredAlthoughTheEarlierOnesCannotBeReadInTime(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), lease)
 	defer cancel()
 	e := alert("report:@own")
-	if err := r.alert(ctx, e, "id"); err != nil {
+	if err := r.alert(ctx, e, "id", e.Time); err != nil {
 		t.Errorf("store the alert: %v", err)
 	}
 	last := job.Event{}

@@ -25,7 +25,7 @@ type Alerts interface {
 	Alert(ctx context.Context, e job.Event, id string) error
 
 	// HasAlert reports whether an alert like e is stored; see kv.Store.
-	HasAlert(ctx context.Context, e job.Event, id string) (bool, error)
+	HasAlert(ctx context.Context, e job.Event, id string, since time.Time) (bool, error)
 
 	// Events lists the stored events.
 	Events(ctx context.Context, f kv.EventFilter) iter.Seq2[job.Event, error]
@@ -267,7 +267,7 @@ func (t *lateAlerts) endTrouble(ctx context.Context, slot job.Slot, state exchan
 	}
 	e := exchange.NewAlert(rec, at, job.AlertRecovered)
 	e.Node, e.Since = t.cfg.Node, state.ID
-	if err := kv.AlertOnce(ctx, t.cfg.Alerts, e, state.RecoveredID(), t.cfg.Now(), t.cfg.Lease/4); err != nil {
+	if err := kv.AlertOnce(ctx, t.cfg.Alerts, e, state.RecoveredID(), state.Time, t.cfg.Now(), t.cfg.Lease/4); err != nil {
 		return fmt.Errorf("alert that job %s has recovered: %w", slot.Job, err)
 	}
 	// The state may contain the outcome of a slot that ended after this one.
