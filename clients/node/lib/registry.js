@@ -17,7 +17,8 @@ export class Registry {
 
   clear() {
     Object.assign(this, { entries: new Map(), unreadable: new Map(), revision: 0, time: undefined, known: undefined });
-    this.listed = new Promise((done) => { this.ready = done; });
+    const before = this.ready; // a caller of run that waits for the first listing gets this one
+    this.listed = new Promise((done) => { this.ready = () => { before?.(); done(); }; });
   }
 
   // run follows the registry until the signal aborts, and returns when listed resolves.

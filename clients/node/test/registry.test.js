@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { parseEntry } from "../lib/definition.js";
 import { Registry } from "../lib/registry.js";
+import { pause } from "../lib/store.js";
 import { formatInstant, parseInstant } from "../lib/values.js";
 
 const told = (at) => at && formatInstant(at);
@@ -53,4 +54,17 @@ test("registry: a leader that knows less than the message does not say that a jo
   await assert.rejects(registry.entry("j", 7), /older than the message/);
   registry.change({ key: "j", text: undefined, revision: 8, time: 0n, pending: 0 });
   assert.equal(await registry.entry("j", 7), undefined);
+});
+
+test("a registry that is created again before it was listed is listed all the same", async () => {
+  const registry = new Registry({ namespace: "ns" }, () => {}), end = new AbortController(), over = new AbortController();
+  registry.watch = async (nc, bucket, signal, { again, ready }) => {
+    await pause(1, signal);
+    again();
+    ready(1);
+    await pause(60_000, signal);
+  };
+  assert.equal(await Promise.race([registry.run(end.signal).then(() => "listed"), pause(5000, over.signal)]), "listed");
+  over.abort();
+  end.abort();
 });
