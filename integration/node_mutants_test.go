@@ -254,7 +254,7 @@ var nodeMutants = []nodeMutant{
 	{"publishes by a clock that may be fast", "node", `fromMs(this.own() + this.clock.offset - this.clock.error(this.own()))`, `this.now()`, "", "fast-clock P-1"},
 	{"starts by a clock that may be fast", "worker", `error: this.node.clock.error(this.node.own()),`, `error: 0,`, "", "fast-clock L-8"},
 	{"loses unknown members of the watermark", "producer", `{ ...found.value, v: 1,`, `{ v: 1,`, "", "away V-3"},
-	{"publishes the range of missed slots with the others", "producer", `messages.slice(first), ranges])`, `[...messages.slice(first), ...ranges]])`, "", "away P-2"},
+	{"publishes the range of missed slots before the others", "producer", `messages.slice(first), ranges])`, `ranges, messages.slice(first)])`, "", "away P-2"},
 	{"moves the watermark to a registry that it has not seen", "producer", `{ known } = this.registry,`, "known = { ...this.registry.known, revision: (await this.store.nc.request(`$JS.API.STREAM.INFO.KV_${this.store.namespace}_jobs`)).json().state.last_seq },", "", "registry-unseen P-4"},
 	{"moves the watermark before it has seen the registry", "watch", `let isReady = state.messages === 0;
     if (isReady) ready`, `let isReady = true;

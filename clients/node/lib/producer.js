@@ -8,6 +8,7 @@ import { UnknownVersion, formatInstant, fromMs, optional, parseInstant, toMs } f
 import { Invalid } from "./names.js";
 import { backOff, pause, repeat, stopWith, unlimited } from "./store.js";
 
+const atOnce = 16; // messages of a job that are sent before the first of them is acknowledged
 const asleep = 5000; // ms without a round after which the watermark is read again: others may be ahead
 
 export class Producer {
@@ -125,10 +126,11 @@ export class Producer {
 
   // publishAll publishes the messages of one job, and reports whether all are acknowledged. The ranges follow when all
   // others are. If the last publications of the job failed, one message is sent first, and the others follow when it is
+  // acknowledged. A few are sent at once: a job may have a thousand after an outage, and each takes some 15 KB until it is
   // acknowledged.
   async publishAll(held, messages, ranges, signal) {
     const first = held.failed ? 1 : 0, publish = (m) => this.publish(m, signal).then(() => { held.since = this.node.certain(); });
-    for (const some of [messages.slice(0, first), messages.slice(first), ranges]) await Promise.all(some.map(publish));
+    for (const some of inGroups([messages.slice(0, first), messages.slice(first), ranges])) await Promise.all(some.map(publish));
     return !signal.aborted;
   }
 
@@ -215,6 +217,11 @@ export class Producer {
     if (wrote.won) this.stored = position;
     if (wrote.lost) this.again = performance.now() + 5000;
   }
+}
+
+// inGroups cuts each list into lists of at most atOnce.
+function* inGroups(lists) {
+  for (const list of lists) for (let i = 0; i < list.length; i += atOnce) yield list.slice(i, i + atOnce);
 }
 
 const positionOf = (w) => ({ time: parseInstant(w.time), revision: w.registry_revision, registryTime: optional(w.registry_time) });

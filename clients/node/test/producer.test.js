@@ -187,3 +187,18 @@ test("producer: a watermark that was deleted is written again, and no slot is pu
   await round(3.2);
   assert.deepEqual([slots("good"), mark(), producer.position.revision], [[slot("good", 3)], 3.2, 1]);
 });
+
+test("a producer that was away sends few messages of a job at once, and all in the end", async () => {
+  const { producer, end } = fake(), sent = [];
+  let open = 0, most = 0;
+  producer.publish = async ({ headers }) => {
+    most = Math.max(most, ++open);
+    await undefined;
+    open--;
+    sent.push(headers["Cronce-Slot"]);
+  };
+  const messages = Array.from({ length: 1000 }, (_, i) => ({ headers: { "Cronce-Slot": `j:@${i}` } })), range = { headers: { "Cronce-Slot": "range" } };
+  assert.equal(await producer.publishAll({}, messages, [range], new AbortController().signal), true);
+  assert.deepEqual([most <= 16, sent.length, sent.at(-1)], [true, 1001, "range"]);
+  end();
+});
