@@ -76,6 +76,7 @@ var commands = map[string]how{
 	"cronce job trigger report":    {by: "integration/examples_test.go trigger"},
 
 	"npm ci --prefix ../../clients/node":                                          {by: "Taskfile.yml npm"},
+	"git clone https://github.com/cronce-io/cronce":                               {never: "fetches the project from the network"},
 	"npm pack ./cronce/clients/node":                                              {by: "clients/node/test/package.test.js npm pack"},
 	"npm install ./cronce-io-client-0.1.0.tgz":                                    {by: "clients/node/test/package.test.js cronce-io-client-0.1.0.tgz"},
 	"cronce conformance peer --cmd 'node clients/node/peer.js'":                   {by: "integration/node_peer_test.go /peer.js"},

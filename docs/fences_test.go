@@ -15,6 +15,7 @@ import (
 	"github.com/goccy/go-yaml"
 
 	"github.com/cronce-io/cronce/internal/jobfile"
+	"github.com/cronce-io/cronce/internal/jobfile/spec"
 	"github.com/cronce-io/cronce/internal/lab/filetest"
 )
 
@@ -119,7 +120,11 @@ func checkYAML(t *testing.T, f fence) {
 		}
 		text = "version: 1\njobs:\n  -\n" + indent(settings+text, "    ")
 	}
-	if _, err := jobfile.Parse(f.String(), []byte(text)); err != nil {
+	var options []spec.Option
+	if strings.HasPrefix(f.file, "clients/") { // processes of users have the handlers
+		options = append(options, spec.WithoutActions())
+	}
+	if _, err := jobfile.Parse(f.String(), []byte(text), options...); err != nil {
 		t.Errorf("%v", err)
 	}
 }
