@@ -313,23 +313,35 @@ func TestHandlersAreLiveWorkersOfTheJobsQueue(t *testing.T) {
 	t.Parallel()
 	p, at := newPlace(t, "alice@a"), time.Now()
 	p.Client = client.Attach(attach.Parts{ // with the clock that stamps the heartbeats
-		Jobs: p.store.Jobs(), Nodes: p.store.Nodes(), Ledger: p.store.Ledger(), Settings: job.Settings{}.WithDefaults(),
+		Jobs: p.store.Jobs(), Nodes: p.store.Nodes(), Handlers: p.store.HandlerLists(), Ledger: p.store.Ledger(), Settings: job.Settings{}.WithDefaults(),
 		Now: func(context.Context) (time.Time, error) { return at, nil },
 	})
 	for name, n := range map[string]exchange.Node{
-		"good":         {State: exchange.NodeAlive, Worker: true, Queues: []string{"default"}, Handlers: []string{"report"}},
-		"other-queue":  {State: exchange.NodeAlive, Worker: true, Queues: []string{"slow"}, Handlers: []string{"report"}},
+		"good":         {State: exchange.NodeAlive, Worker: true, Queues: []string{"default"}},
+		"other-queue":  {State: exchange.NodeAlive, Worker: true, Queues: []string{"slow"}},
+		"cut":          {State: exchange.NodeAlive, Worker: true, Queues: []string{"default"}},
 		"no-handler":   {State: exchange.NodeAlive, Worker: true, Queues: []string{"default"}},
-		"fenced":       {State: exchange.NodeFenced, Worker: true, Queues: []string{"default"}, Handlers: []string{"report"}},
-		"for-produces": {State: exchange.NodeAlive, Producer: true, Handlers: []string{"report"}},
+		"fenced":       {State: exchange.NodeFenced, Worker: true, Queues: []string{"default"}},
+		"for-produces": {State: exchange.NodeAlive, Producer: true},
 	} {
 		n.Name, n.Lease, n.Nonce = name, job.MaxLease, name
 		if _, err := p.store.Nodes().Write(t.Context(), n, 0); err != nil {
 			t.Fatal(err)
 		}
+		list := exchange.Handlers{Node: name, Nonce: name}
+		switch name {
+		case "no-handler":
+		case "cut":
+			list.More = 1
+		default:
+			list.Jobs = []string{"report"}
+		}
+		if _, err := p.store.HandlerLists().Write(t.Context(), list, 0); err != nil {
+			t.Fatal(err)
+		}
 	}
-	if d := p.apply(t, client.ApplyOptions{}, hourly("report"))[0]; d.Handlers != 1 {
-		t.Errorf("%d handlers, want the good one", d.Handlers)
+	if d := p.apply(t, client.ApplyOptions{}, hourly("report"))[0]; d.Handlers != 2 {
+		t.Errorf("%d handlers, want the good one, and the one whose list is cut", d.Handlers)
 	}
 	at = at.Add(2000 * 24 * time.Hour)
 	if d, err := p.Job(t.Context(), "report"); err != nil || len(d.Handlers) != 0 {

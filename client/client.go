@@ -328,10 +328,10 @@ func after[T interface{ Cursor() Cursor }](rows []T, cursor Cursor) []T {
 // workers are the live nodes that run slots.
 type workers []worker
 
-// worker is a node with its handlers as a set: there may be thousands.
+// worker is a node with its handlers.
 type worker struct {
 	exchange.Node
-	handlers map[string]bool
+	handlers exchange.HandlerSet
 }
 
 // workers returns the live workers at the broker's time now. It leaves out nodes that have
@@ -342,23 +342,27 @@ func (c *Client) workers(ctx context.Context, now time.Time) (workers, error) {
 	var live workers
 	for _, e := range events {
 		if e.Node.Worker && e.Alive(now) {
-			handlers := make(map[string]bool, len(e.Node.Handlers))
-			for _, name := range e.Node.Handlers {
-				handlers[name] = true
-			}
-			live = append(live, worker{e.Node, handlers})
+			live = append(live, worker{Node: e.Node})
 		}
+	}
+	if err != nil || len(live) == 0 {
+		return live, err
+	}
+	lists, err := c.cfg.Handlers.Latest(ctx, codec.Map(live, func(w worker) string { return w.Name }))
+	c.cfg.Alive()
+	for i := range live {
+		live[i].handlers = lists[live[i].Name].Set()
 	}
 	return live, err
 }
 
-// of returns the names of the workers that would run the job: those that work on its queue and have
-// a handler for it.
+// of returns the names of the workers that would run the job: those that work on its queue and have, or
+// may have, a handler for it.
 func (w workers) of(j job.Job) []string {
 	j = j.WithDefaults()
 	var names []string
 	for _, n := range w {
-		if n.handlers[j.Name] && slices.Contains(n.Queues, j.Queue) {
+		if n.handlers.MayHandle(j.Name) && slices.Contains(n.Queues, j.Queue) {
 			names = append(names, n.Name)
 		}
 	}

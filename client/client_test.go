@@ -50,7 +50,7 @@ func newPlace(t *testing.T, operator string) *place {
 func (p place) as(operator string) *place {
 	p.meanwhile, p.mu = nil, &sync.Mutex{}
 	p.Client = client.Attach(attach.Parts{
-		Jobs: meddled{p.store.Jobs(), &p}, Nodes: p.store.Nodes(), Ledger: p.store.Ledger(),
+		Jobs: meddled{p.store.Jobs(), &p}, Nodes: p.store.Nodes(), Handlers: p.store.HandlerLists(), Ledger: p.store.Ledger(),
 		Settings: job.Settings{}.WithDefaults(), Operator: operator,
 		Now: func(context.Context) (time.Time, error) { return now, nil },
 	})

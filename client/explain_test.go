@@ -23,10 +23,11 @@ func TestExplainNamesTheHolderOfTheLock(t *testing.T) {
 	if _, err := s.store.Locks().Write(t.Context(), lock, 0); err != nil {
 		t.Fatal(err)
 	}
-	n := exchange.Node{Name: "web1-1", State: exchange.NodeAlive, Lease: time.Hour, Worker: true, Queues: []string{"default"}, Handlers: []string{"report"}, Nonce: "n"}
+	n := exchange.Node{Name: "web1-1", State: exchange.NodeAlive, Lease: time.Hour, Worker: true, Queues: []string{"default"}, Nonce: "n"}
 	if _, err := s.store.Nodes().Write(t.Context(), n, 0); err != nil {
 		t.Fatal(err)
 	}
+	s.listHandlers("web1-1", "report")
 	story, err := s.as("alice@a").Explain(t.Context(), slot.ID())
 	if err != nil || !strings.Contains(story.Why, "held by "+holder.ID()+", with 0 waiting before it") {
 		t.Errorf("explained as %+v, %v", story, err)
@@ -37,15 +38,16 @@ func TestExplainSaysThatIdleWorkersDoNotPull(t *testing.T) {
 	s := newShop(t)
 	slot := s.slot()
 	s.publish(core.Message{Slot: slot}, "")
+	s.listHandlers("web1-1", "report")
 	explain := func(running int, after time.Duration, queues ...string) string {
 		t.Helper()
 		last, _ := s.store.Nodes().Read(t.Context(), "web1-1")
-		n := exchange.Node{Name: "web1-1", State: exchange.NodeAlive, Lease: time.Hour, Worker: true, Queues: append(queues, "default"), Handlers: []string{"report"}, Running: running, Nonce: "n" + time.Now().String()}
+		n := exchange.Node{Name: "web1-1", State: exchange.NodeAlive, Lease: time.Hour, Worker: true, Queues: append(queues, "default"), Running: running, Nonce: "n" + time.Now().String()}
 		if _, err := s.store.Nodes().Write(t.Context(), n, last.Revision); err != nil {
 			t.Fatal(err)
 		}
 		c := client.Attach(attach.Parts{
-			Jobs: s.store.Jobs(), Nodes: s.store.Nodes(), Ledger: s.store.Ledger(), Slots: s.store.Slots(), Timers: s.store.Timers(),
+			Jobs: s.store.Jobs(), Nodes: s.store.Nodes(), Handlers: s.store.HandlerLists(), Ledger: s.store.Ledger(), Slots: s.store.Slots(), Timers: s.store.Timers(),
 			Watermark: s.store.Watermark(), Locks: s.store.Locks(), Fleet: s.store, Settings: s.store.Settings(),
 			Now: func(context.Context) (time.Time, error) { return time.Now().Add(after), nil },
 		})

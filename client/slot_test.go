@@ -35,6 +35,14 @@ type shop struct {
 	at     time.Time     // the instant of slot
 }
 
+// listHandlers writes the list of handlers of a node.
+func (s *shop) listHandlers(node string, jobs ...string) {
+	s.Helper()
+	if _, err := s.store.HandlerLists().Write(s.Context(), exchange.Handlers{Node: node, Jobs: jobs, Nonce: node}, 0); err != nil {
+		s.Fatal(err)
+	}
+}
+
 func newShop(t *testing.T) *shop {
 	t.Parallel()
 	js := natstest.Run(t).JetStream()
@@ -60,7 +68,7 @@ func (s *shop) as(operator string) *client.Client {
 		ledger = s.store.Ledger()
 	}
 	return client.Attach(attach.Parts{
-		Jobs: s.store.Jobs(), Nodes: s.store.Nodes(), Ledger: ledger, Slots: slots, Timers: s.store.Timers(),
+		Jobs: s.store.Jobs(), Nodes: s.store.Nodes(), Handlers: s.store.HandlerLists(), Ledger: ledger, Slots: slots, Timers: s.store.Timers(),
 		Watermark: s.store.Watermark(), Locks: s.store.Locks(), Fleet: s.store, Settings: s.store.Settings(), Operator: operator,
 		Now:   func(context.Context) (time.Time, error) { return time.Now(), nil },
 		Peers: node.NewPeers(node.PeersConfig{Store: s.store.Nodes(), Lease: s.store.Settings().Lease, Now: time.Now}),

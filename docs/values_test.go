@@ -142,6 +142,9 @@ func decodeValue(t *testing.T, kind string, data []byte, at time.Time) (value an
 	case "node":
 		n, err := exchange.DecodeNode(data)
 		return n, n.Extra, err
+	case "handlers":
+		h, err := exchange.DecodeHandlers(data)
+		return h, h.Extra, err
 	case "record":
 		r, err := exchange.DecodeRecord(data)
 		return r, r.Extra, err

@@ -51,12 +51,16 @@ func TestWhatCannotBeStoredIsCut(t *testing.T) {
 	if err := s.Emit(long); err != nil {
 		t.Errorf("event: %v", err)
 	}
-	many := exchange.Node{Name: "n1", State: exchange.NodeAlive, Lease: time.Hour, Worker: true, Nonce: "1"}
+	many := exchange.Handlers{Node: "n1", Nonce: "1"}
 	for range 5000 {
-		many.Handlers = append(many.Handlers, "a-job-with-quite-a-long-name")
+		many.Jobs = append(many.Jobs, "a-job-with-quite-a-long-name")
 	}
-	if _, err := s.Nodes().Write(ctx, many, 0); err != nil {
-		t.Errorf("heartbeat: %v", err)
+	if _, err := s.HandlerLists().Write(ctx, many, 0); err != nil {
+		t.Errorf("list of handlers: %v", err)
+	}
+	lists, err := s.HandlerLists().Latest(ctx, []string{"n1", "n2"})
+	if list := lists["n1"]; err != nil || len(lists) != 1 || len(list.Jobs) < 500 || len(list.Jobs)+list.More != 5000 || !list.Set().MayHandle("left-out") {
+		t.Errorf("%d lists, %d jobs and %d more, %v; want one list, cut with a mark", len(lists), len(list.Jobs), list.More, err)
 	}
 	slot, err := job.ParseSlotID("report:@big")
 	if err != nil {

@@ -32,13 +32,6 @@ func (n *Nodes) Read(ctx context.Context, name string) (exchange.NodeEvent, erro
 // Ledger.Write, and job.ErrDenied: a node logs that its login may not write, and tries the next
 // heartbeat anyway.
 func (n *Nodes) Write(ctx context.Context, node exchange.Node, revision uint64) (uint64, error) {
-	// A node with a hundred thousand handlers does not list them all. The list only
-	// serves display, and the heartbeat must fit the server's limit.
-	for room := n.b.Room(); room > 0 && len(node.Handlers) > 0; node.Handlers = node.Handlers[:len(node.Handlers)/2] {
-		if data, err := node.MarshalJSON(); err != nil || len(data) <= room {
-			break
-		}
-	}
 	return n.b.WriteValue(ctx, node.Name, node.Nonce, node, revision)
 }
 

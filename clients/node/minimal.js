@@ -134,6 +134,8 @@ export class Node {
     const watch = setInterval(() => this.trusted(), 50);
     const asked = nc.subscribe(`${ns}.node.${name}.cancel`, { callback: (_, m) => m.respond(JSON.stringify(this.answer(m))) }); // [O-2]
     if (this.trusted()) this.log(`node ${name} takes part`);
+    const handlers = { v: 1, node: name, handlers: Object.keys(this.handlers) };
+    store.write("state", `handlers.${name}`, handlers, 0, () => this.ended.signal.aborted).catch((err) => this.log(`its handlers: ${err.message}`)); // others report jobs without one
     this.follow(stop).catch((err) => this.end(err.message));
     await Promise.all(this.queues.map((queue) => this.serve(queue, stop)));
     for (let n = 0; n < 100 && this.inflight.size > 0 && !this.ended.signal.aborted; n++) await pause(20); // running handlers may finish
@@ -169,7 +171,7 @@ export class Node {
   put(state, over) {
     const value = {
       v: 1, node: this.name, state, started: iso(this.started), lease: `${this.lease}ms`, producer: false, worker: true, queues: this.queues,
-      handlers: Object.keys(this.handlers), running: this.inflight.size, clock_offset: `${Math.round(this.offset ?? 0)}ms`, clock_error: `${Math.ceil(this.error ?? 0)}ms`,
+      running: this.inflight.size, clock_offset: `${Math.round(this.offset ?? 0)}ms`, clock_error: `${Math.ceil(this.error ?? 0)}ms`,
       tzdata: process.versions.tz, version: "minimal",
     };
     return this.store.write("nodes", this.name, value, this.revision, over);

@@ -219,7 +219,7 @@ func TestDoctorFindsWhatNobodyWorksOn(t *testing.T) {
 	if _, err := f.store.Slots().Queue(t.Context(), "mail"); err != nil {
 		t.Fatal(err)
 	}
-	f.join(t, exchange.Node{Name: "idle", State: exchange.NodeAlive, Lease: time.Hour, Worker: true, Queues: []string{"mail"}, Handlers: []string{"mail"}})
+	f.join(t, exchange.Node{Name: "idle", State: exchange.NodeAlive, Lease: time.Hour, Worker: true, Queues: []string{"mail"}}, "mail")
 	f.finds(t, "producer ", "worker queue default", "unasked queue mail", "settings node idle (lease 1h0m0s)")
 
 	// It pulls nothing because it runs a slot of the queue, which began after its last heartbeat.

@@ -31,8 +31,8 @@ func newOffice(t *testing.T) *fixture {
 	f.env["USER"] = "alice"
 	f.join(t, exchange.Node{
 		Name: "web1", State: exchange.NodeAlive, Lease: time.Hour, Worker: true,
-		Queues: []string{"default", "slow"}, Handlers: []string{"report", "backup", "old", "fresh"},
-	})
+		Queues: []string{"default", "slow"},
+	}, "report", "backup", "old", "fresh")
 	return f
 }
 

@@ -77,10 +77,13 @@ func (f *fixture) define(t *testing.T, d plans.Definition) uint64 {
 	return revision
 }
 
-func (f *fixture) join(t *testing.T, n exchange.Node) {
+func (f *fixture) join(t *testing.T, n exchange.Node, handlers ...string) {
 	t.Helper()
 	n.Nonce = "nonce-" + n.Name
 	if _, err := f.store.Nodes().Write(t.Context(), n, 0); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.store.HandlerLists().Write(t.Context(), exchange.Handlers{Node: n.Name, Jobs: handlers, Nonce: n.Nonce}, 0); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -184,13 +187,13 @@ func TestNodeLs(t *testing.T) {
 	started := at("2026-03-28T07:00:00Z")
 	base := exchange.Node{
 		State: exchange.NodeAlive, Started: started, Lease: time.Hour, Producer: true, Worker: true, Queues: []string{"default"},
-		Handlers: []string{"report"}, Running: 2, ClockOffset: -1500 * time.Microsecond, Tzdata: "2025c", Version: "v1.0.0",
+		Running: 2, ClockOffset: -1500 * time.Microsecond, Tzdata: "2025c", Version: "v1.0.0",
 	}
 	node := func(name string, edit func(*exchange.Node)) {
 		n := base
 		n.Name = name
 		edit(&n)
-		f.join(t, n)
+		f.join(t, n, "report")
 	}
 	node("b-2", func(n *exchange.Node) { n.Started = started.Add(time.Minute) })
 	node("a-1", func(n *exchange.Node) { n.Lease = time.Nanosecond }) // silent as soon as it is asked about
@@ -299,13 +302,10 @@ func TestJobLs(t *testing.T) {
 	eight, nine := at("2026-03-28T08:00:00Z"), at("2026-03-28T09:00:00Z")
 	f.record(t, job.Record{Slot: job.NewSlot("report", nine), Node: "n"}, job.Succeeded)
 	f.record(t, job.Record{Slot: job.NewSlot("report", eight), Node: "n"}, job.Failed)
-	for _, n := range []exchange.Node{
-		{Name: "a", State: exchange.NodeAlive, Worker: true, Handlers: []string{"report", "once"}},
-		{Name: "b", State: exchange.NodeAlive, Worker: true, Handlers: []string{"report"}},
-		{Name: "c", State: exchange.NodeFenced, Worker: true, Handlers: []string{"report"}},
-	} {
-		n.Lease, n.Queues = time.Hour, []string{job.DefaultQueue}
-		f.join(t, n)
+	handlers := map[string][]string{"a": {"report", "once"}, "b": {"report"}, "c": {"report"}}
+	for _, n := range []exchange.Node{{Name: "a", State: exchange.NodeAlive}, {Name: "b", State: exchange.NodeAlive}, {Name: "c", State: exchange.NodeFenced}} {
+		n.Worker, n.Lease, n.Queues = true, time.Hour, []string{job.DefaultQueue}
+		f.join(t, n, handlers[n.Name]...)
 	}
 	golden(t, "job_ls.json", f.ok(t, "job", "ls", "-o", "json"))
 	golden(t, "job_ls.txt", f.ok(t, "job", "ls"))

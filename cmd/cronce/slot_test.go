@@ -163,7 +163,7 @@ func TestWhatAPendingSlotWaitsFor(t *testing.T) {
 	explain("no live node works on queue slow")
 	f.join(t, exchange.Node{Name: "web1-1", State: exchange.NodeAlive, Lease: time.Hour, Worker: true, Queues: []string{"slow"}})
 	explain("none of the 1 live nodes that work on queue slow has a handler")
-	f.join(t, exchange.Node{Name: "web2-1", State: exchange.NodeAlive, Lease: time.Hour, Worker: true, Queues: []string{"slow"}, Handlers: []string{"report"}})
+	f.join(t, exchange.Node{Name: "web2-1", State: exchange.NodeAlive, Lease: time.Hour, Worker: true, Queues: []string{"slow"}}, "report")
 	explain("for a free worker")
 	if out := f.ok(t, "slot", "show", slot.ID()); !strings.Contains(out, "pending") || !strings.Contains(out, "slow") {
 		t.Errorf("shown as %s", out)

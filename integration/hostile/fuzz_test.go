@@ -136,6 +136,12 @@ func (n nodes) List(context.Context) ([]exchange.NodeEvent, error) {
 	return []exchange.NodeEvent{{Name: "a", Revision: 3, Time: n.at, Node: n.node, Err: n.unreadable["node"]}}, nil
 }
 
+type handlers struct{}
+
+func (handlers) Latest(context.Context, []string) (map[string]exchange.Handlers, error) {
+	return nil, nil
+}
+
 type slots struct{ *broker }
 
 func (s slots) Waiting(context.Context, stream.WaitingFilter) iter.Seq2[stream.WaitingSlot, error] {
@@ -228,7 +234,7 @@ func FuzzReaders(f *testing.F) {
 		}
 
 		c := client.Attach(attach.Parts{
-			Jobs: jobs{b}, Nodes: nodes{b}, Ledger: ledger{b}, Slots: slots{b}, Timers: none{}, Watermark: mark{}, Locks: locks{b}, Fleet: fleet{slots{b}},
+			Jobs: jobs{b}, Nodes: nodes{b}, Handlers: handlers{}, Ledger: ledger{b}, Slots: slots{b}, Timers: none{}, Watermark: mark{}, Locks: locks{b}, Fleet: fleet{slots{b}},
 			Settings: job.Settings{}.WithDefaults(), Operator: "me", Now: func(context.Context) (time.Time, error) { return now, nil },
 		})
 		for _, slot := range []job.Slot{subject, b.message.Slot} {

@@ -26,12 +26,13 @@ import (
 )
 
 // For returns the function that starts the service of one incarnation, for replica.Config.Serve.
-// now is the clock; log may be nil. status describes the node, and must not block. stop ends the
+// now is the clock; log may be nil. status describes the node, and handlers are the jobs for which it has
+// handlers. Neither may block. stop ends the
 // service and waits for running requests.
-func For(nc *nats.Conn, store *kv.Store, now func() time.Time, log *slog.Logger) func(ctx context.Context, name string, status func() exchange.Node) (stop func(), err error) {
+func For(nc *nats.Conn, store *kv.Store, now func() time.Time, log *slog.Logger) func(ctx context.Context, name string, status func() exchange.Node, handlers func() []string) (stop func(), err error) {
 	log = cmp.Or(log, slog.New(slog.DiscardHandler))
-	return func(ctx context.Context, name string, status func() exchange.Node) (func(), error) {
-		s := &server{conn: nc, store: store, now: now, log: log, name: name, status: status, limit: semaphore.NewWeighted(maxRunning)}
+	return func(ctx context.Context, name string, status func() exchange.Node, handlers func() []string) (func(), error) {
+		s := &server{conn: nc, store: store, now: now, log: log, name: name, status: status, handlers: handlers, limit: semaphore.NewWeighted(maxRunning)}
 		s.ctx, s.cancel = context.WithCancel(ctx)
 		stop, err := s.start()
 		if err != nil {
@@ -52,12 +53,13 @@ const (
 
 // server answers the requests to one incarnation.
 type server struct {
-	conn   *nats.Conn
-	store  *kv.Store
-	now    func() time.Time
-	log    *slog.Logger
-	name   string
-	status func() exchange.Node
+	conn     *nats.Conn
+	store    *kv.Store
+	now      func() time.Time
+	log      *slog.Logger
+	name     string
+	status   func() exchange.Node
+	handlers func() []string
 
 	ctx     context.Context
 	cancel  context.CancelFunc
@@ -121,7 +123,7 @@ type Node struct {
 func (s *server) self() Node {
 	n := s.status()
 	return Node{
-		s.name, s.store.Namespace, n.Producer, n.Worker, n.Queues, n.Handlers, n.Running,
+		s.name, s.store.Namespace, n.Producer, n.Worker, n.Queues, s.handlers(), n.Running,
 		float64(n.ClockOffset) / float64(time.Millisecond), n.Tzdata, n.Version,
 	}
 }

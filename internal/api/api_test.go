@@ -35,7 +35,7 @@ func serve(t *testing.T, nc *nats.Conn, name string) *kv.Store {
 	var running atomic.Int64
 	stop, err := api.For(nc, store, time.Now, nil)(t.Context(), name, func() exchange.Node {
 		return exchange.Node{Producer: true, Worker: true, Queues: []string{"default"}, Running: int(running.Add(1)), Version: "v1.2.3"}
-	})
+	}, func() []string { return []string{"report"} })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -309,7 +309,7 @@ func TestANodeThatStoppedAnswersNoMore(t *testing.T) {
 	s := natstest.Run(t)
 	nc := s.Conn()
 	store := kvtest.Open(t, natstest.JetStream(t, nc), kv.Options{})
-	stop, err := api.For(nc, store, time.Now, nil)(t.Context(), "n", func() exchange.Node { return exchange.Node{Version: "(devel)"} })
+	stop, err := api.For(nc, store, time.Now, nil)(t.Context(), "n", func() exchange.Node { return exchange.Node{Version: "(devel)"} }, func() []string { return nil })
 	if err != nil {
 		t.Fatal(err)
 	}

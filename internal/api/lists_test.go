@@ -57,7 +57,11 @@ func TestListsOverNATS(t *testing.T) {
 		if _, err := store.Jobs().Write(t.Context(), d, 0); err != nil {
 			t.Fatal(err)
 		}
-		n := exchange.Node{Name: fmt.Sprint("node", i), State: exchange.NodeAlive, Started: time.Unix(int64(i), 0), Lease: time.Hour, Worker: true, Queues: []string{job.DefaultQueue}, Handlers: []string{"job1"}, Nonce: "n"}
+		n := exchange.Node{Name: fmt.Sprint("node", i), State: exchange.NodeAlive, Started: time.Unix(int64(i), 0), Lease: time.Hour, Worker: true, Queues: []string{job.DefaultQueue}, Nonce: "n"}
+		list := exchange.Handlers{Node: n.Name, Jobs: []string{"job1"}, Nonce: "n"}
+		if _, err := store.HandlerLists().Write(t.Context(), list, 0); err != nil {
+			t.Fatal(err)
+		}
 		if _, err := store.Nodes().Write(t.Context(), n, 0); err != nil {
 			t.Fatal(err)
 		}

@@ -35,6 +35,11 @@ type Nodes interface {
 	List(ctx context.Context) ([]exchange.NodeEvent, error)
 }
 
+// Handlers has the nodes' lists of handlers. *kv.HandlerLists implements it.
+type Handlers interface {
+	Latest(ctx context.Context, nodes []string) (map[string]exchange.Handlers, error)
+}
+
 // Ledger is the bucket of slot records. *kv.Ledger implements it.
 type Ledger interface {
 	Read(ctx context.Context, s job.Slot) (job.Record, uint64, error)
@@ -99,6 +104,7 @@ type Peers interface {
 type Parts struct {
 	Jobs      Jobs
 	Nodes     Nodes
+	Handlers  Handlers
 	Ledger    Ledger
 	Slots     Slots
 	Timers    Timers
@@ -160,7 +166,7 @@ func Of(nc *nats.Conn, store *kv.Store, o Options) Parts {
 		},
 	})
 	return Parts{
-		Jobs: store.Jobs(), Nodes: store.Nodes(), Ledger: store.Ledger(), Slots: store.Slots(), Timers: store.Timers(),
+		Jobs: store.Jobs(), Nodes: store.Nodes(), Handlers: store.HandlerLists(), Ledger: store.Ledger(), Slots: store.Slots(), Timers: store.Timers(),
 		Watermark: store.Watermark(), Locks: store.Locks(), Fleet: store, News: store, Peers: peers, Settings: store.Settings(),
 		Now: store.Time, Operator: o.Operator, Alive: o.Alive, Joined: o.Joined, Conn: nc, Store: store,
 		NoList: !store.MayList(),

@@ -37,8 +37,8 @@ const (
 	// that quotes foreign text, in bytes.
 	MaxOldBytes = 200
 
-	// MaxQueues and MaxHandlers bound the lists of a node record, MaxExcept that of an
-	// announcement.
+	// MaxQueues bounds the list of a node record, MaxHandlers a list of handlers, and MaxExcept the
+	// list of an announcement.
 	MaxQueues   = 1000
 	MaxHandlers = 1_000_000
 	MaxExcept   = 100

@@ -21,6 +21,7 @@ var decoders = map[string]func([]byte) (json.Marshaler, error){
 	"node":         func(b []byte) (json.Marshaler, error) { return exchange.DecodeNode(b) },
 	"settings":     func(b []byte) (json.Marshaler, error) { return exchange.DecodeSettings(b) },
 	"watermark":    func(b []byte) (json.Marshaler, error) { return exchange.DecodeWatermark(b) },
+	"handlers":     func(b []byte) (json.Marshaler, error) { return exchange.DecodeHandlers(b) },
 	"sweep":        func(b []byte) (json.Marshaler, error) { return exchange.DecodeSweepEnd(b) },
 	"event":        func(b []byte) (json.Marshaler, error) { return exchange.DecodeEvent(b) },
 	"announcement": func(b []byte) (json.Marshaler, error) { return exchange.DecodeAnnouncement(b) },
@@ -37,9 +38,10 @@ var sound = map[string]string{
 	"record": `{"v":1,"id":"report:2026-11-21T07:00:00Z","queue":"default","state":"retrying","attempt":1,"attempts":[{"attempt":1,"node":"a-1-1-x","fence":7,"started":"2026-11-21T07:00:00Z","finished":"2026-11-21T07:00:01Z","error":"boom"}],` +
 		`"max_attempts":3,"node":"a-1-1-x","nonce":"n","job_revision":5,"due":"2026-11-21T07:00:00Z","published":"2026-11-21T07:00:00Z","publisher":"p","payload":"e30=","retry_at":"2026-11-21T07:00:02Z","finished":"2026-11-21T07:00:02Z","error":"boom","output":"out","shards":2,"count":1,"last":"2026-11-21T07:00:00Z"}`,
 	"lock":      `{"v":1,"job":"report","holders":[{"id":"report:2026-11-21T07:00:00Z","at":"2026-11-21T07:00:00Z","on_time":true,"since":"2026-11-21T07:00:00Z"}],"waiting":[{"id":"report:@k","at":"2026-11-21T08:00:00Z","since":"2026-11-21T08:00:00Z"}],"newest":"2026-11-21T07:00:00Z","nonce":"n"}`,
-	"node":      `{"v":1,"node":"a-1-1-x","state":"alive","started":"2026-11-21T07:00:00Z","lease":"20s","producer":true,"worker":true,"queues":["default"],"handlers":["report"],"priority":1,"running":2,"clock_offset":"1ms","clock_error":"1ms","tzdata":"2026b","version":"v1","fenced_by":"b","fenced_at":"2026-11-21T07:00:00Z","nonce":"n"}`,
+	"node":      `{"v":1,"node":"a-1-1-x","state":"alive","started":"2026-11-21T07:00:00Z","lease":"20s","producer":true,"worker":true,"queues":["default"],"priority":1,"running":2,"clock_offset":"1ms","clock_error":"1ms","tzdata":"2026b","version":"v1","fenced_by":"b","fenced_at":"2026-11-21T07:00:00Z","nonce":"n"}`,
 	"settings":  `{"v":1,"lease":"20s","horizon":"24h0m0s","retention":"168h0m0s","duplicates":"2m0s","replicas":1}`,
 	"watermark": `{"v":1,"time":"2026-11-21T07:00:00Z","registry_revision":7,"registry_time":"2026-11-21T07:00:00Z","node":"a-1-1-x","nonce":"n"}`,
+	"handlers":  `{"v":1,"node":"a-1-1-x","handlers":["report"],"more":2,"nonce":"n"}`,
 	"sweep": `{"v":1,"node":"a-1-1-x","skipped":[{"what":"slot report:@k","why":"boom"}],"more":1,"newest":{"slot":"report:@k","revision":7,"time":"2026-11-21T07:00:00Z"},` +
 		`"rewound":{"time":"2026-11-21T07:00:00Z","lost":{"slot":"report:@k","revision":7,"time":"2026-11-21T07:00:00Z"},"found":3},"nonce":"n"}`,
 	"event":        `{"v":1,"kind":"failed","time":"2026-11-21T07:00:00Z","node":"a-1-1-x","id":"report:@k","job":"report","attempt":1,"fence":7,"error":"boom","peer":"b","alert":"failed","count":1,"last":"2026-11-21T07:00:00Z"}`,

@@ -241,14 +241,14 @@ func FuzzMessage(f *testing.F) {
 
 // FuzzValue covers the kinds of values that need little code after the decoder.
 func FuzzValue(f *testing.F) {
-	kinds := []string{"node", "settings", "watermark", "event", "announcement", "sweep"}
+	kinds := []string{"node", "settings", "watermark", "event", "announcement", "sweep", "handlers"}
 	for i, kind := range kinds {
 		f.Add([]byte(sound[kind]), int64(i))
 	}
-	f.Add([]byte(`{"v":1,"id":"report:@k","fence":7,"by":"x"}`), int64(6))
-	f.Add([]byte(`{"v":1,"ending":true,"error":"x"}`), int64(7))
+	f.Add([]byte(`{"v":1,"id":"report:@k","fence":7,"by":"x"}`), int64(7))
+	f.Add([]byte(`{"v":1,"ending":true,"error":"x"}`), int64(8))
 	f.Fuzz(func(t *testing.T, data []byte, which int64) {
-		switch kind := slices.Concat(kinds, []string{"cancel", "answer"})[uint64(which)%8]; kind {
+		switch kind := slices.Concat(kinds, []string{"cancel", "answer"})[uint64(which)%9]; kind {
 		case "cancel":
 			slot, r, err := core.DecodeCancel(data)
 			if err != nil && len(err.Error()) > 1000 || err == nil && (len(r.Cause().Error()) > 1000 || slot.Job == "") {

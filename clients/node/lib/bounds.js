@@ -98,8 +98,9 @@ const members = {
   node: {
     node: named("node"), state: text(), started: instant, lease: span(0, 24 * hour), producer: flag, worker: flag, running: whole(0, counts), clock_offset: span(-century, century),
     clock_error: span(0, century), tzdata: word, version: word, nonce: word,
-    ...optionals({ queues: list(named("queue"), 1000), handlers: list(named("job"), 1_000_000), priority: whole(0, 9), fenced_by: word, fenced_at: instant }),
+    ...optionals({ queues: list(named("queue"), 1000), priority: whole(0, 9), fenced_by: word, fenced_at: instant }),
   },
+  handlers: { node: named("node"), nonce: word, ...optionals({ handlers: list(named("job"), 1_000_000), more: whole(0, counts) }) },
   settings: { lease: span(), horizon: span(), retention: span(), duplicates: span(), replicas: whole(0, 5) },
   watermark: { time: instant, registry_revision: revision, node: word, nonce: word, registry_time: optional(instant) },
   definition: {
@@ -114,7 +115,7 @@ const members = {
 // The members of a plan, and of the messages that it names. Other ones come from a newer program.
 const planMembers = { names: Object.keys(plan), on: ["stream", "subject"] };
 
-// decodeAs reads a value of a kind: record, lock, node, settings, watermark, definition. It keeps unknown members as they
+// decodeAs reads a value of a kind: record, lock, node, handlers, settings, watermark, definition. It keeps unknown members as they
 // were written, but not those of nested objects.
 export function decodeAs(kind, json) {
   const value = decode(json);

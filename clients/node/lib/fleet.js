@@ -39,8 +39,8 @@ async function takePart(nc, { namespace = "cronce", name, queues = ["default"], 
   for (; !signal.aborted; await registry.listed) {
     let worker;
     const node = new Node(store, settings.lease, name, clockOffset, () => ({
-      producer: produce, worker: true, queues, handlers: Object.keys(handlers).sort(), running: worker?.running ?? 0,
-    }), log);
+      producer: produce, worker: true, queues, running: worker?.running ?? 0,
+    }), log, Object.keys(handlers).sort());
     registry.replaced = () => node.end("the registry was created again, or restored");
     const common = { store, node, registry, horizon: settings.horizon, log };
     worker = new Worker({ ...common, queues, handlers, places, inflight, life: life.signal });

@@ -13,12 +13,12 @@ const stopwatch = () => performance.now();
 
 export class Node {
   // lease is in ms, and so is shift, which is added to this machine's clock. describe() returns the members of
-  // the node's record that say what the node does.
-  constructor(store, lease, prefix, shift, describe, log = () => {}) {
+  // the node's record that say what the node does. handlers are the jobs that it has handlers for.
+  constructor(store, lease, prefix, shift, describe, log = () => {}, handlers = []) {
     const random = randomBytes(4).toString("hex");
     const host = (prefix || hostname()).replace(/[^A-Za-z0-9_-]/g, "-").slice(0, 24);
     this.name = `${host}-${process.pid}-${Date.now().toString(36)}-${random}`;
-    Object.assign(this, { store, lease, shift, describe, log, seen: new Map(), origin: this.wall(shift) - steady() });
+    Object.assign(this, { store, lease, shift, describe, log, handlers, seen: new Map(), origin: this.wall(shift) - steady() });
     this.ended = new AbortController(); // aborted when trust has ended, for good
     unlimited(this.signal);
     this.started = this.own();
@@ -69,6 +69,7 @@ export class Node {
     void this.meet();
     await this.beat();
     this.beating = this.loop();
+    if (this.handlers.length > 0 && this.trusted()) void this.list().catch((err) => this.log(`the list of handlers: ${err.message}`));
     // No node acts before it has an estimate of the broker's clock. Heartbeats do not wait for it.
     while (!this.signal.aborted && !this.estimated()) await pause(20, this.signal);
   }
@@ -120,6 +121,17 @@ export class Node {
     if (!this.signal.aborted) this.timer = setTimeout(() => this.trusted(), this.trustedUntil - boot() + 20);
     // On a slow broker the next heartbeat must not wait for a second answer.
     void this.measure(before, after, wrote.won);
+  }
+
+  // list writes for which jobs this node has handlers. It leaves out those for which a message has no room.
+  async list() {
+    const { max_payload: most = 1_048_576 } = this.store.nc.info ?? {};
+    let size = 1024, n = 0;
+    for (; n < this.handlers.length && size < most; n++) size += this.handlers[n].length + 3;
+    if (size >= most) n--;
+    const value = { v: 1, node: this.name, handlers: this.handlers.slice(0, n), more: this.handlers.length - n || undefined };
+    const wrote = await this.store.write("state", `handlers.${this.name}`, value, 0, { node: this.name, signal: this.signal });
+    if (wrote.lost) throw new Error("another program has written it");
   }
 
   write(state, signal, trusted) {

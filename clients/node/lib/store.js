@@ -87,7 +87,7 @@ export function turn() {
 export const backOff = (n) => Math.min(25 * 2 ** n, 1000);
 
 const kinds = { ledger: "record", jobs: "definition", nodes: "node" };
-const kindOf = (bucket, key) => kinds[bucket] ?? (key.startsWith("lock.") ? "lock" : key);
+const kindOf = (bucket, key) => kinds[bucket] ?? (/^(lock|handlers)\./.exec(key)?.[1] ?? key);
 
 // keyOf returns the key that a value of a kind names.
 const keyOf = {
@@ -95,6 +95,7 @@ const keyOf = {
   definition: (v) => v.job?.name,
   node: (v) => v.node,
   lock: (v) => `lock.${v.job}`,
+  handlers: (v) => `handlers.${v.node}`,
 };
 
 // decodeOf reads the value of a key. A value that names another key is invalid.

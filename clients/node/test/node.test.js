@@ -131,3 +131,19 @@ test("a node goes on, and logs an error once, while it cannot follow the others"
   await again;
   assert.deepEqual([said, node.signal.aborted], [["records of nodes: timeout"], false]);
 });
+
+test("a node lists its handlers once, outside its record, and marks a list that is cut", async (t) => {
+  const written = [];
+  const store = {
+    namespace: "ns", nc: { options: {}, info: { max_payload: 1100 }, request: never },
+    async write(bucket, key, value) { return { won: written.push([bucket, key, value]) }; },
+    async read() { return { revision: written.length, time: new Date().toISOString() }; },
+  };
+  const node = new Node(store, 100, "n", 0, () => ({}), undefined, ["a".repeat(50), "b".repeat(50), "c"]);
+  t.after(() => node.end("stopped"));
+  await node.start();
+  while (written.filter(([bucket]) => bucket === "nodes").length < 3) await new Promise((done) => setTimeout(done, 5));
+  const lists = written.filter(([bucket]) => bucket === "state");
+  assert.deepEqual(lists.map(([, key, value]) => [key, value]), [[`handlers.${node.name}`, { v: 1, node: node.name, handlers: ["a".repeat(50)], more: 2 }]]);
+  assert.ok(written.every(([bucket, , value]) => bucket !== "nodes" || !("handlers" in value)));
+});

@@ -47,6 +47,7 @@ func (a Access) heartbeating() []right {
 	return []right{
 		may("follow jobs and nodes", nodes, a.follow("jobs"), a.follow("nodes")),
 		may("heartbeat, and declare silent nodes dead", nodes, a.value("nodes", "*")),
+		may("list its handlers, and remove the lists of dead nodes", nodes, a.value("state", "handlers.*")),
 	}
 }
 

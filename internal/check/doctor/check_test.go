@@ -59,9 +59,10 @@ func healthy() Facts {
 	for _, name := range []string{"w1", "w2"} {
 		f.Nodes = append(f.Nodes, exchange.NodeEvent{Name: name, Time: now.Add(-time.Second), Node: exchange.Node{
 			Name: name, State: exchange.NodeAlive, Started: now.Add(-time.Hour), Lease: 20 * time.Second, Producer: true, Worker: true,
-			Queues: []string{"default"}, Handlers: []string{"report"}, ClockOffset: 3 * time.Millisecond, ClockError: time.Millisecond, Tzdata: "2025c",
+			Queues: []string{"default"}, ClockOffset: 3 * time.Millisecond, ClockError: time.Millisecond, Tzdata: "2025c",
 		}})
 	}
+	f.Handlers = map[string]exchange.Handlers{"w1": {Node: "w1", Jobs: []string{"report"}}, "w2": {Node: "w2", Jobs: []string{"report"}}}
 	return f
 }
 

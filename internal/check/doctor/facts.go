@@ -30,9 +30,10 @@ type Facts struct {
 	// not known.
 	Full string
 
-	Nodes  []exchange.NodeEvent
-	Jobs   []plans.Entry
-	Broken []*plans.EntryError
+	Nodes    []exchange.NodeEvent
+	Handlers map[string]exchange.Handlers // of the live workers, by node
+	Jobs     []plans.Entry
+	Broken   []*plans.EntryError
 
 	// Watermark is the stored watermark. WatermarkErr says why there is none: it wraps
 	// job.ErrNotFound, job.ErrInvalid or job.ErrVersion. WatermarkRevision is the revision of

@@ -165,6 +165,10 @@ func (c *check) jobs() {
 			c.cronce("job apply -f jobs.yaml")+", or "+c.cronce("job rm "+b.Name))
 	}
 	var unhandled []string
+	handles := map[string]exchange.HandlerSet{}
+	for node, list := range c.Handlers {
+		handles[node] = list.Set()
+	}
 	for _, e := range c.Jobs {
 		name := e.Job.Name
 		if _, err := job.ParseSchedule(name, e.Job.Plan()); err != nil {
@@ -177,7 +181,7 @@ func (c *check) jobs() {
 				"none of its slots is published until then", c.cronce("job rm "+name)+", and apply it again")
 		}
 		workers := c.workers(e.Job.WithDefaults().Queue)
-		handled := slices.ContainsFunc(workers, func(n exchange.Node) bool { return slices.Contains(n.Handlers, name) })
+		handled := slices.ContainsFunc(workers, func(n exchange.Node) bool { return handles[n.Name].MayHandle(name) })
 		if len(workers) > 0 && !handled && c.active(e) {
 			unhandled = append(unhandled, name)
 		}

@@ -75,7 +75,7 @@ func Gather(ctx context.Context, from Sources) (*kv.Store, Facts, error) {
 		return store, f, nil
 	}
 	g := gatherer{store, from, &f}
-	for _, part := range []func(context.Context) error{g.watermark, g.registry, g.nodes, g.readRefusals, g.readUnfinished, g.locks, g.sweepEnd, g.unread, g.nodeConsumers, g.unasked} {
+	for _, part := range []func(context.Context) error{g.watermark, g.registry, g.nodes, g.handlers, g.readRefusals, g.readUnfinished, g.locks, g.sweepEnd, g.unread, g.nodeConsumers, g.unasked} {
 		if err := part(ctx); err != nil {
 			return nil, f, err
 		}
@@ -125,6 +125,17 @@ func (g gatherer) nodes(ctx context.Context) (err error) {
 		g.f.Now, err = g.Time(ctx)
 		g.f.Local = time.Now()
 	}
+	return err
+}
+
+func (g gatherer) handlers(ctx context.Context) (err error) {
+	var workers []string
+	for _, n := range g.f.live() {
+		if n.Worker {
+			workers = append(workers, n.Name)
+		}
+	}
+	g.f.Handlers, err = g.HandlerLists().Latest(ctx, workers)
 	return err
 }
 

@@ -125,6 +125,7 @@ type explainer struct {
 	lock     core.Lock    // the job's; zero: none, or lockErr
 	lockErr  error        // why the lock cannot be read
 	nodes    []exchange.NodeEvent
+	handlers map[string]exchange.Handlers // of the live nodes
 	events   []job.Event
 }
 
@@ -161,7 +162,26 @@ func (t *explainer) read(ctx context.Context) (err error) {
 		return err
 	}
 	t.Alive()
+	if err := t.readHandlers(ctx); err != nil {
+		return err
+	}
 	return t.readEvents(ctx)
+}
+
+// readHandlers reads the lists of handlers of a slot that waits: only its story needs them.
+func (t *explainer) readHandlers(ctx context.Context) (err error) {
+	if t.message == nil || t.record != nil {
+		return nil
+	}
+	var live []string
+	for _, ev := range t.nodes {
+		if ev.Node.Worker && ev.Alive(t.now) {
+			live = append(live, ev.Name)
+		}
+	}
+	t.handlers, err = t.Handlers.Latest(ctx, live)
+	t.Alive()
+	return err
 }
 
 func (t *explainer) readEvents(ctx context.Context) error {

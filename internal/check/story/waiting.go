@@ -69,13 +69,13 @@ func (t *explainer) obstacle(queue string) string {
 	return t.blockedByLock()
 }
 
-// workers returns how many live nodes work on the queue, and those of them that have a handler for
-// the job.
+// workers returns how many live nodes work on the queue, and those of them that have, or may have, a
+// handler for the job.
 func (t *explainer) workers(queue string) (all int, able []exchange.NodeEvent) {
 	for _, ev := range t.nodes {
 		if ev.Alive(t.now) && slices.Contains(ev.Node.Queues, queue) {
 			all++
-			if slices.Contains(ev.Node.Handlers, t.story.Slot.Job) {
+			if t.handlers[ev.Name].Set().MayHandle(t.story.Slot.Job) {
 				able = append(able, ev)
 			}
 		}

@@ -37,9 +37,6 @@ type Node struct {
 	Producer, Worker bool
 	Queues           []string
 
-	// Handlers are the jobs for which the node has handlers.
-	Handlers []string
-
 	// Priority is from 0 to MaxPriority. Workers with a lower number take slots first.
 	Priority int
 
@@ -68,7 +65,6 @@ type nodeWire struct {
 	Producer    bool           `json:"producer"`
 	Worker      bool           `json:"worker"`
 	Queues      []string       `json:"queues,omitempty"`
-	Handlers    []string       `json:"handlers,omitempty"`
 	Priority    int            `json:"priority,omitempty"`
 	Running     int            `json:"running"`
 	ClockOffset codec.Duration `json:"clock_offset"`
@@ -86,7 +82,7 @@ func (n Node) Began() time.Time { return n.Started.Add(n.ClockOffset) }
 // MarshalJSON writes a value of the nodes bucket.
 func (n Node) MarshalJSON() ([]byte, error) {
 	return codec.Encode(nodeWire{
-		codec.Version, n.Name, n.State, n.Started.UTC(), codec.Duration(n.Lease), n.Producer, n.Worker, n.Queues, n.Handlers,
+		codec.Version, n.Name, n.State, n.Started.UTC(), codec.Duration(n.Lease), n.Producer, n.Worker, n.Queues,
 		n.Priority, n.Running, codec.Duration(n.ClockOffset), codec.Duration(n.ClockError), n.Tzdata, n.Version,
 		n.FencedBy, n.FencedAt.UTC(), n.Nonce,
 	}, n.Extra)
@@ -102,8 +98,6 @@ func DecodeNode(data []byte) (Node, error) {
 		b.Span("lease", time.Duration(w.Lease), 0, job.MaxLease)
 		b.Length("queues", len(w.Queues), codec.MaxQueues)
 		b.Names("queue", w.Queues...)
-		b.Length("handlers", len(w.Handlers), codec.MaxHandlers)
-		b.Names("job", w.Handlers...)
 		b.Number("priority", w.Priority, 0, MaxPriority)
 		b.Number("running", w.Running, 0, codec.MaxSlots)
 		b.Span("clock_offset", time.Duration(w.ClockOffset), -codec.MaxSpan, codec.MaxSpan)
@@ -121,7 +115,7 @@ func DecodeNode(data []byte) (Node, error) {
 	}
 	return Node{
 		Name: w.Name, State: w.State, Started: w.Started, Lease: time.Duration(w.Lease),
-		Producer: w.Producer, Worker: w.Worker, Queues: w.Queues, Handlers: w.Handlers, Priority: w.Priority, Running: w.Running,
+		Producer: w.Producer, Worker: w.Worker, Queues: w.Queues, Priority: w.Priority, Running: w.Running,
 		ClockOffset: time.Duration(w.ClockOffset), ClockError: time.Duration(w.ClockError),
 		Tzdata: w.Tzdata, Version: w.Version, FencedBy: w.FencedBy, FencedAt: w.FencedAt, Nonce: w.Nonce, Extra: extra,
 	}, nil

@@ -74,7 +74,7 @@ func (r *Replica) serve(ctx context.Context, n *node.Node) (stop func()) {
 	if r.cfg.Serve == nil {
 		return func() {}
 	}
-	stop, err := r.cfg.Serve(ctx, n.Name(), r.record)
+	stop, err := r.cfg.Serve(ctx, n.Name(), r.record, r.cfg.Handlers)
 	if err != nil {
 		r.log.Warn("cannot answer requests to this node", "error", err)
 		return func() {}
@@ -104,6 +104,7 @@ func (r *Replica) roles(ctx, life context.Context, n *node.Node) error {
 	defer stop()
 	defer context.AfterFunc(n.Context(), stop)()
 	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { r.listHandlers(ctx, n); return nil })
 	// Users of the view wait until it is ready. Before, it does not know which jobs run after
 	// others, and would read the definition of each slot from the leader.
 	if r.cfg.Produce {
@@ -138,7 +139,7 @@ func (r *Replica) stop(life context.Context, n *node.Node) {
 func (r *Replica) record() exchange.Node {
 	queues := r.queues.get()
 	return exchange.Node{
-		Producer: r.cfg.Produce, Worker: len(queues) > 0, Queues: queues, Handlers: r.cfg.Handlers(),
+		Producer: r.cfg.Produce, Worker: len(queues) > 0, Queues: queues,
 		Priority: r.cfg.Priority, Running: r.table.Running(), ClockOffset: r.clock.Offset(), ClockError: r.clock.Error(),
 		Tzdata: tzdata.Version, Version: r.cfg.Version,
 	}

@@ -52,7 +52,7 @@ type Config struct {
 
 	// Serve, if set, answers requests to each incarnation from its first heartbeat until
 	// stop is called: see internal/api.
-	Serve func(ctx context.Context, node string, status func() exchange.Node) (stop func(), err error)
+	Serve func(ctx context.Context, node string, status func() exchange.Node, handlers func() []string) (stop func(), err error)
 
 	// Queues are the queues that this replica works on at the start: see SetQueues. Without
 	// queues it is not a worker.

@@ -17,8 +17,7 @@ const (
 	maxAhead = 10
 
 	// A node that was not the oldest producer does not list the nodes while another node completes passes:
-	// each of hundreds of nodes would read hundreds of records, with the names of thousands of handlers
-	// in each. A pass is recent for swept. After unlisted the node lists them all the same, because a stored
+	// each of hundreds of nodes would read hundreds of records. A pass is recent for swept. After unlisted the node lists them all the same, because a stored
 	// end may be forged.
 	swept    = every + every/2
 	unlisted = 10 * every
