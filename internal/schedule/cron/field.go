@@ -4,8 +4,11 @@ import (
 	"fmt"
 	"hash/fnv"
 	"io"
+	"math/bits"
 	"strconv"
 	"strings"
+
+	robfig "github.com/robfig/cron/v3"
 
 	"github.com/cronce-io/cronce/internal/codec"
 )
@@ -15,66 +18,85 @@ type cronField struct {
 	name     string // in the hash
 	title    string // in errors
 	min, max int
-	hashMax  int      // the largest value of H
-	names    []string // of min, min+1 and so on
+	hashMax  int    // the largest value of H
+	names    string // of the values, in errors
+
+	option robfig.ParseOption
+	bits   func(*robfig.SpecSchedule) uint64
 }
 
 // cronFields are the fields in the order of an expression with seconds. The hashMax of the day is 28,
 // so that H without a range is a day that every month has.
 var cronFields = [6]cronField{
-	{name: "second", title: "second", max: 59, hashMax: 59},
-	{name: "minute", title: "minute", max: 59, hashMax: 59},
-	{name: "hour", title: "hour", max: 23, hashMax: 23},
-	{name: "dom", title: "day of month", min: 1, max: 31, hashMax: 28},
-	{name: "month", title: "month", min: 1, max: 12, hashMax: 12, names: []string{
-		"JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC"}},
-	{name: "dow", title: "day of week", max: 6, hashMax: 6, names: []string{"SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"}},
+	{name: "second", title: "second", max: 59, hashMax: 59,
+		option: robfig.Second, bits: func(s *robfig.SpecSchedule) uint64 { return s.Second }},
+	{name: "minute", title: "minute", max: 59, hashMax: 59,
+		option: robfig.Minute, bits: func(s *robfig.SpecSchedule) uint64 { return s.Minute }},
+	{name: "hour", title: "hour", max: 23, hashMax: 23,
+		option: robfig.Hour, bits: func(s *robfig.SpecSchedule) uint64 { return s.Hour }},
+	{name: "dom", title: "day of month", min: 1, max: 31, hashMax: 28,
+		option: robfig.Dom, bits: func(s *robfig.SpecSchedule) uint64 { return s.Dom }},
+	{name: "month", title: "month", min: 1, max: 12, hashMax: 12, names: "JAN-DEC",
+		option: robfig.Month, bits: func(s *robfig.SpecSchedule) uint64 { return s.Month }},
+	{name: "dow", title: "day of week", max: 6, hashMax: 6, names: "SUN-SAT",
+		option: robfig.Dow, bits: func(s *robfig.SpecSchedule) uint64 { return s.Dow }},
 }
+
+// star is the bit by which robfig/cron marks a field that has a star, without a step or with the step 1.
+const star = 1 << 63
 
 // parse reads one field, which is a list of items. restricts reports whether a day field restricts
 // the dates: it does not if one of its items is a star.
 func (f cronField) parse(job, text string) (set uint64, restricts bool, err error) {
-	restricts = true
-	for item := range strings.SplitSeq(text, ",") {
-		one, star, err := f.parseItem(job, item)
-		if err != nil {
+	items := strings.Split(text, ",")
+	for i, item := range items {
+		if items[i], err = f.resolve(job, item); err != nil {
 			return 0, false, err
 		}
-		set |= one
-		restricts = restricts && !star
 	}
-	return set, restricts, nil
+	if set, err = f.read(strings.Join(items, ",")); err != nil {
+		return 0, false, fmt.Errorf("%s %s: %w", f.title, quote(text), err)
+	}
+	return set &^ star, set&star == 0, nil
 }
 
-// parseItem reads one item: a star, a number, a range or an H, and its step. star reports
-// whether the item is * or ?, without a step or with the step 1.
-func (f cronField) parseItem(job, item string) (set uint64, star bool, err error) {
+// read has robfig/cron read one field. It panics on some texts and misreads others, so text must be
+// made of what resolve returns, or be a plain number or name.
+func (f cronField) read(text string) (uint64, error) {
+	schedule, err := robfig.NewParser(f.option).Parse(text)
+	if err != nil {
+		return 0, err
+	}
+	return f.bits(schedule.(*robfig.SpecSchedule)), nil
+}
+
+// resolve checks the form of one item: a star, a number, a range or an H, and its step. It returns
+// the item for robfig/cron, which knows neither H nor 7 for Sunday.
+func (f cronField) resolve(job, item string) (string, error) {
 	base, stepText, stepped := strings.Cut(item, "/")
 	if base == "" {
-		return 0, false, fmt.Errorf("%s %s: a value is missing: want %s", f.title, quote(item), f.want())
+		return "", fmt.Errorf("%s %s: a value is missing: want %s", f.title, quote(item), f.want())
 	}
 	step := 1
 	if stepped {
 		var ok bool
 		if step, ok = number(stepText); !ok || step < 1 || step > f.max-f.min+1 {
-			return 0, false, fmt.Errorf("%s %s: step %s: want 1-%d", f.title, quote(item), quote(stepText), f.max-f.min+1)
+			return "", fmt.Errorf("%s %s: step %s: want 1-%d", f.title, quote(item), quote(stepText), f.max-f.min+1)
 		}
 	}
 	switch {
 	case base == "*" || base == "?":
-		return f.every(f.min, f.max, step), step == 1, nil
+		return item, nil
 	case strings.HasPrefix(base, "H"):
-		set, err = f.parseHash(job, item, base, step, stepped)
-	default:
-		set, err = f.parseRange(item, base, step, stepped)
+		return f.resolveHash(job, item, base, step, stepped)
 	}
-	return set, false, err
+	return f.resolveRange(item, base, step, stepped)
 }
 
-// parseHash reads H and H(a-b), with or without a step.
-func (f cronField) parseHash(job, item, base string, step int, stepped bool) (uint64, error) {
+// resolveHash resolves H and H(a-b), with or without a step.
+func (f cronField) resolveHash(job, item, base string, step int, stepped bool) (string, error) {
 	if job == "" {
-		return 0, fmt.Errorf("%s %s: H needs a job's name to hash, and there is none here", f.title, quote(item))
+		return "", fmt.Errorf("%s %s: H needs a job's name to hash, and there is none here", f.title, quote(item))
 	}
 	low, high := f.min, f.hashMax
 	if base != "H" {
@@ -82,52 +104,52 @@ func (f cronField) parseHash(job, item, base string, step int, stepped bool) (ui
 		inner, closed := strings.CutSuffix(inner, ")")
 		from, to, ok := strings.Cut(inner, "-")
 		if !opened || !closed || !ok {
-			return 0, fmt.Errorf("%s %s: want H, H(%d-%d) or either with a step, like H/5", f.title, quote(item), f.min, f.max)
+			return "", fmt.Errorf("%s %s: want H, H(%d-%d) or either with a step, like H/5", f.title, quote(item), f.min, f.max)
 		}
 		var err error
 		if low, high, err = f.bounds(item, from, to); err != nil {
-			return 0, err
+			return "", err
 		}
 	}
 	if !stepped {
 		n := low + StableHash(job, f.name, high-low+1)
-		return f.every(n, n, 1), nil
+		return f.plain(n, n, 1), nil
 	}
 	if step > high-low+1 {
-		return 0, fmt.Errorf("%s %s: step %d is longer than the range %d-%d", f.title, quote(item), step, low, high)
+		return "", fmt.Errorf("%s %s: step %d is longer than the range %d-%d", f.title, quote(item), step, low, high)
 	}
-	return f.every(low+StableHash(job, f.name, step), high, step), nil
+	return f.plain(low+StableHash(job, f.name, step), high, step), nil
 }
 
-// parseRange reads a, a-b and either with a step; "5/15" means "5-59/15".
-func (f cronField) parseRange(item, base string, step int, stepped bool) (uint64, error) {
+// resolveRange resolves a, a-b and either with a step; "5/15" means "5-59/15".
+func (f cronField) resolveRange(item, base string, step int, stepped bool) (string, error) {
 	from, to, ranged := strings.Cut(base, "-")
 	if ranged {
 		low, high, err := f.bounds(item, from, to)
-		return f.every(low, high, step), err
+		return f.plain(low, high, step), err
 	}
 	low, err := f.value(item, from)
-	if f.name == "dow" && low == 7 {
-		low = 0
+	if low > f.max {
+		low = f.min
 	}
 	high := low
 	if stepped {
 		high = f.max
 	}
-	return f.every(low, high, step), err
+	return f.plain(low, high, step), err
 }
 
-// every returns the set of low, low+step and so on up to high. In the day of week, 7 is
-// Sunday, as 0 is.
-func (f cronField) every(low, high, step int) (set uint64) {
-	for n := low; n <= high; n += step {
-		if n > f.max {
-			set |= 1 << f.min
-		} else {
-			set |= 1 << n
-		}
+// plain writes low, low+step and so on up to high for robfig/cron. In the day of week, 7 is Sunday, as
+// 0 is.
+func (f cronField) plain(low, high, step int) string {
+	sunday := high > f.max && (high-low)%step == 0
+	switch {
+	case low > f.max:
+		return strconv.Itoa(f.min)
+	case sunday:
+		return fmt.Sprintf("%d-%d/%d,%d", low, f.max, step, f.min)
 	}
-	return set
+	return fmt.Sprintf("%d-%d/%d", low, min(high, f.max), step)
 }
 
 // bounds reads the two ends of a range.
@@ -147,20 +169,19 @@ func (f cronField) bounds(item, from, to string) (low, high int, err error) {
 	return low, high, nil
 }
 
-// value reads a number or a name.
+// value reads a number or a name. In the day of week, the number may be 7.
 func (f cronField) value(item, text string) (int, error) {
-	for i, name := range f.names {
-		if strings.EqualFold(text, name) {
-			return f.min + i, nil
-		}
-	}
 	most := f.max
 	if f.name == "dow" {
 		most = 7
 	}
-	n, ok := number(text)
-	if ok && f.min <= n && n <= most {
+	if n, ok := number(text); ok && f.min <= n && n <= most {
 		return n, nil
+	}
+	if isWord(text) {
+		if set, err := f.read(text); err == nil {
+			return bits.TrailingZeros64(set), nil
+		}
 	}
 	if text == item {
 		return 0, fmt.Errorf("%s %s: want %s", f.title, quote(text), f.want())
@@ -171,10 +192,15 @@ func (f cronField) value(item, text string) (int, error) {
 // want returns the valid values, for errors.
 func (f cronField) want() string {
 	numbers := fmt.Sprintf("%d-%d", f.min, f.max)
-	if f.names == nil {
+	if f.names == "" {
 		return numbers
 	}
-	return fmt.Sprintf("%s or %s-%s", numbers, f.names[0], f.names[len(f.names)-1])
+	return numbers + " or " + f.names
+}
+
+// isWord reports whether text consists of letters, as the names of months and days do.
+func isWord(text string) bool {
+	return text != "" && strings.Trim(strings.ToUpper(text), "ABCDEFGHIJKLMNOPQRSTUVWXYZ") == ""
 }
 
 // number reads up to nine digits, without a sign.
