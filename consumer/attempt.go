@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cenkalti/backoff/v5"
+	"github.com/cenkalti/backoff/v4"
 
 	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/internal/core/output"
@@ -170,12 +170,13 @@ const callFrame = "github.com/cronce-io/cronce/consumer.call("
 // delay returns the backoff after the n-th attempt. It doubles with each attempt, has jitter,
 // and is at most the job's max_backoff.
 func delay(r job.Retry, n int) time.Duration {
-	b := backoff.ExponentialBackOff{
-		InitialInterval:     r.Backoff,
-		Multiplier:          2,
-		MaxInterval:         min(r.MaxBackoff, 1<<62), // 146 years: jitter would make a longer one overflow
-		RandomizationFactor: 0.2,
-	}
+	b := backoff.NewExponentialBackOff(
+		backoff.WithInitialInterval(r.Backoff),
+		backoff.WithMultiplier(2),
+		backoff.WithMaxInterval(min(r.MaxBackoff, 1<<62)), // 146 years: jitter would make a longer one overflow
+		backoff.WithRandomizationFactor(0.2),
+		backoff.WithMaxElapsedTime(0),
+	)
 	const doublings = 63 // a nanosecond that doubles 63 times is longer than any max_backoff
 	for range min(n-1, doublings) {
 		b.NextBackOff()

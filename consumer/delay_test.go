@@ -2,6 +2,7 @@ package consumer
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/cronce-io/cronce/job"
@@ -26,4 +27,17 @@ func TestDelayDoublesWithEachAttemptUpToMaxBackoff(t *testing.T) {
 			t.Errorf("%v after attempt %d with a backoff of %v up to %v, want about %v", got, c.attempt, c.backoff, c.most, c.want)
 		}
 	}
+}
+
+// The library's default gives up after 15 minutes: NextBackOff is then negative, and the loop does not wait.
+func TestBackoffNeverGivesUp(t *testing.T) {
+	synctest.Test(t, func(*testing.T) {
+		b := newBackoff()
+		time.Sleep(24 * time.Hour)
+		for range 100 {
+			if d := b.NextBackOff(); d <= 0 || d > 2*time.Second {
+				t.Fatalf("after a day the pause is %v", d)
+			}
+		}
+	})
 }

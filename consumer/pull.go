@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/cenkalti/backoff/v5"
+	"github.com/cenkalti/backoff/v4"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/cronce-io/cronce/internal/core"
@@ -359,10 +359,9 @@ func (p *puller) complain(ctx context.Context, err error) {
 	p.cfg.Logger.Log(ctx, level, "cannot ask for slots; trying again", "queue", p.cfg.Queue, "error", err)
 }
 
+// newBackoff returns a backoff that never gives up.
 func newBackoff() *backoff.ExponentialBackOff {
-	b := backoff.NewExponentialBackOff()
-	b.InitialInterval, b.MaxInterval = 50*time.Millisecond, time.Second
-	return b
+	return backoff.NewExponentialBackOff(backoff.WithInitialInterval(50*time.Millisecond), backoff.WithMaxInterval(time.Second), backoff.WithMaxElapsedTime(0))
 }
 
 // Source delivers the messages of one durable consumer of the queue. stream.Source

@@ -188,7 +188,8 @@ func TestPrometheusAndExportersComeOnlyWhenAskedFor(t *testing.T) {
 }
 
 // TestLibraryUsersDoNotLinkWhatOnlyTheBinaryNeeds: a program that embeds the scheduler
-// links no YAML parser, no command line and no server.
+// links no YAML parser, no command line, no server, no exporter of traces, and of
+// cenkalti/backoff only the version that the product uses.
 func TestLibraryUsersDoNotLinkWhatOnlyTheBinaryNeeds(t *testing.T) {
 	t.Parallel()
 	packages := listPackages(t)
@@ -197,7 +198,7 @@ func TestLibraryUsersDoNotLinkWhatOnlyTheBinaryNeeds(t *testing.T) {
 			if strings.HasPrefix(dep, module+"/internal/web/") && public != "/web" {
 				t.Errorf("%s links %s", module+public, dep)
 			}
-			for _, unwanted := range []string{"golang.org/x/oauth2", "github.com/goccy/go-yaml", "github.com/spf13/", "github.com/coreos/go-oidc", "github.com/nats-io/nats-server/"} {
+			for _, unwanted := range []string{"golang.org/x/oauth2", "github.com/cenkalti/backoff/v5", "go.opentelemetry.io/otel/exporters/", "github.com/goccy/go-yaml", "github.com/spf13/", "github.com/coreos/go-oidc", "github.com/nats-io/nats-server/"} {
 				if strings.HasPrefix(dep, unwanted) {
 					t.Errorf("%s links %s", module+public, dep)
 				}

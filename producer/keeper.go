@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cenkalti/backoff/v5"
+	"github.com/cenkalti/backoff/v4"
 
 	"github.com/cronce-io/cronce/internal/codec"
 	"github.com/cronce-io/cronce/internal/core"
@@ -212,9 +212,7 @@ func readWatermark(ctx context.Context, w Watermark) (exchange.Watermark, uint64
 // newBackoff returns a backoff that never gives up: a slot must be published however long
 // that takes.
 func newBackoff() *backoff.ExponentialBackOff {
-	b := backoff.NewExponentialBackOff()
-	b.InitialInterval, b.MaxInterval = 50*time.Millisecond, 5*time.Second
-	return b
+	return backoff.NewExponentialBackOff(backoff.WithInitialInterval(50*time.Millisecond), backoff.WithMaxInterval(5*time.Second), backoff.WithMaxElapsedTime(0))
 }
 
 func sleep(ctx context.Context, d time.Duration) error {

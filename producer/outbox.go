@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/cenkalti/backoff/v5"
+	"github.com/cenkalti/backoff/v4"
 
 	"github.com/cronce-io/cronce/internal/core/plans"
 )

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cenkalti/backoff/v4"
 	"github.com/nats-io/nats.go"
 
 	"github.com/cronce-io/cronce/internal/action"
@@ -145,9 +146,10 @@ type targets struct {
 }
 
 type target struct {
-	running  int
-	failures int       // consecutive
-	until    time.Time // no delivery before
+	running int
+	retry   *backoff.ExponentialBackOff
+	pause   time.Duration // since the last failure; zero: the last delivery succeeded
+	until   time.Time     // no delivery before
 }
 
 func newTargets(now func() time.Time) *targets {
@@ -162,7 +164,7 @@ func (s *targets) acquire(name string) (wait time.Duration, ok bool) {
 	t := s.all[name]
 	if t == nil {
 		s.forget()
-		t = &target{}
+		t = &target{retry: newBackoff()}
 		s.all[name] = t
 	}
 	left := t.until.Sub(s.now())
@@ -171,8 +173,8 @@ func (s *targets) acquire(name string) (wait time.Duration, ok bool) {
 		return left, false
 	case s.running == maxDeliveries || t.running == maxPerTarget:
 		return busyDelay, false
-	case t.failures > 0 && t.running > 0: // one delivery probes a failing target
-		return max(busyDelay, backoff(t.failures)), false
+	case t.pause > 0 && t.running > 0: // one delivery probes a failing target
+		return max(busyDelay, t.pause), false
 	}
 	t.running++
 	s.running++
@@ -189,16 +191,18 @@ func (s *targets) release(name string, failed bool) {
 	s.running--
 	switch {
 	case !failed:
-		t.failures, t.until = 0, time.Time{}
+		t.retry.Reset()
+		t.pause, t.until = 0, time.Time{}
 	case !now.Before(t.until):
-		t.failures++
-		t.until = now.Add(backoff(t.failures))
+		t.pause = t.retry.NextBackOff()
+		t.until = now.Add(t.pause)
 	}
 }
 
-// backoff returns 2 s, doubled with each failure.
-func backoff(failures int) time.Duration {
-	return min(time.Second<<min(failures, 20), maxBackoff)
+// newBackoff returns a backoff that never gives up.
+func newBackoff() *backoff.ExponentialBackOff {
+	return backoff.NewExponentialBackOff(backoff.WithInitialInterval(2*time.Second), backoff.WithMultiplier(2),
+		backoff.WithMaxInterval(maxBackoff), backoff.WithRandomizationFactor(0), backoff.WithMaxElapsedTime(0))
 }
 
 // forget drops the targets that are idle and not in backoff, if there are too many targets. s.mu is

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/cenkalti/backoff/v5"
+	"github.com/cenkalti/backoff/v4"
 
 	"github.com/cronce-io/cronce/job"
 )
@@ -47,10 +47,14 @@ func (r *Replica) Joined(ctx context.Context, names ...string) error {
 	}
 }
 
+// newAddedBackoff returns a backoff that never gives up.
+func newAddedBackoff() *backoff.ExponentialBackOff {
+	return backoff.NewExponentialBackOff(backoff.WithInitialInterval(100*time.Millisecond), backoff.WithMaxInterval(maxAddedRetry), backoff.WithMaxElapsedTime(0))
+}
+
 // applyAdded applies the jobs of Add to the registry until ctx ends.
 func (r *Replica) applyAdded(ctx context.Context) {
-	retry := backoff.NewExponentialBackOff()
-	retry.InitialInterval, retry.MaxInterval = 100*time.Millisecond, maxAddedRetry
+	retry := newAddedBackoff()
 	for ctx.Err() == nil {
 		waiting := r.own.list(ownJob.waits)
 		if len(waiting) == 0 {

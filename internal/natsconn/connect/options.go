@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cenkalti/backoff/v4"
 	"github.com/nats-io/nats.go"
 
 	"github.com/cronce-io/cronce/internal/codec"
@@ -58,9 +59,12 @@ func (t Target) delay(n int) time.Duration {
 	if t.local {
 		return 50*time.Millisecond + rand.N(200*time.Millisecond)
 	}
-	const least, most = 100 * time.Millisecond, 2 * time.Second
-	pause := min(least<<min(n, 10), most)
-	return pause/2 + rand.N(pause/2)
+	b := backoff.NewExponentialBackOff(backoff.WithInitialInterval(75*time.Millisecond), backoff.WithMultiplier(2),
+		backoff.WithMaxInterval(1500*time.Millisecond), backoff.WithRandomizationFactor(0.3), backoff.WithMaxElapsedTime(0))
+	for range min(n, 10) {
+		b.NextBackOff()
+	}
+	return b.NextBackOff()
 }
 
 // watcher logs the changes of a connection, and not each attempt to reconnect.
