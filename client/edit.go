@@ -22,6 +22,11 @@ type ApplyOptions struct {
 	// file or code created, or a job that was released.
 	Prune bool
 
+	// BeforePrune is called before anything is written if jobs are to be pruned: with their names, and the
+	// number of jobs in the registry that Apply created. If it returns an error, Apply writes nothing and
+	// returns that error. Nil: all of them are pruned.
+	BeforePrune func(names []string, of int) error
+
 	// DryRun writes nothing.
 	DryRun bool
 
@@ -95,6 +100,9 @@ func (c *Client) Apply(ctx context.Context, jobs []job.Job, o ApplyOptions) ([]A
 		return nil, err
 	}
 	if !o.DryRun {
+		if err := p.askToPrune(o); err != nil {
+			return nil, err
+		}
 		p.carryOut(ctx)
 	}
 	var report []Applied
@@ -105,6 +113,19 @@ func (c *Client) Apply(ctx context.Context, jobs []job.Job, o ApplyOptions) ([]A
 		}
 	}
 	return report, err
+}
+
+func (p *applyPlan) askToPrune(o ApplyOptions) error {
+	var names []string
+	for _, e := range p.edits {
+		if e.Action == Delete {
+			names = append(names, e.Job)
+		}
+	}
+	if len(names) == 0 || o.BeforePrune == nil {
+		return nil
+	}
+	return o.BeforePrune(names, p.applied)
 }
 
 // ErrNotTried is the error of jobs that were not changed because another one failed, or because ctx

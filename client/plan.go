@@ -24,6 +24,8 @@ type applyPlan struct {
 	now   time.Time
 	nodes workers
 	edits []edit
+
+	applied int // jobs in the registry that a prune may remove if a file does not have them
 }
 
 type edit struct {
@@ -37,7 +39,7 @@ func (c *Client) planApply(ctx context.Context, jobs []job.Job, o ApplyOptions) 
 		return nil, err
 	}
 	p := &applyPlan{Client: c}
-	all, extra, err := c.withRegistry(ctx, jobs, o.Prune)
+	all, extra, err := p.withRegistry(ctx, jobs, o.Prune)
 	if err != nil {
 		return nil, err
 	}
@@ -96,19 +98,22 @@ func validate(jobs []job.Job) error {
 // those that a prune may remove. The list may be stale, so planEdit reads each job again. The error
 // says if some jobs would wait for each other in a cycle. withRegistry reads the registry only with
 // prune, or if one of the jobs comes after another.
-func (c *Client) withRegistry(ctx context.Context, jobs []job.Job, prune bool) (all []job.Job, extra []string, err error) {
+func (p *applyPlan) withRegistry(ctx context.Context, jobs []job.Job, prune bool) (all []job.Job, extra []string, err error) {
 	follows := slices.ContainsFunc(jobs, func(j job.Job) bool { return len(j.After) > 0 })
 	if !follows && !prune {
 		return jobs, nil, nil
 	}
-	entries, err := c.cfg.Jobs.List(ctx)
-	c.cfg.Alive()
+	entries, err := p.cfg.Jobs.List(ctx)
+	p.cfg.Alive()
 	if err != nil && !exchange.IsUnreadable(err) {
 		return nil, nil, err
 	}
 	all, given := slices.Clone(jobs), names(jobs)
 	left := slices.Clone(jobs) // after the prune, which can remove a cycle
 	for _, e := range entries {
+		if isPrunable(e) {
+			p.applied++
+		}
 		if given[e.Job.Name] {
 			continue
 		}

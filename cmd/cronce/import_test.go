@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+	"unicode/utf16"
 
 	"github.com/cronce-io/cronce/cmd/cronce/base"
 	"github.com/cronce-io/cronce/internal/jobfile"
@@ -43,6 +44,36 @@ func TestImport(t *testing.T) {
 		if !strings.HasSuffix(name, "_json") && name != "systemd_cat" {
 			if check := (cli{stdin: r.stdout}).run(t, "check", "-"); check.code != base.ExitDone {
 				t.Errorf("%s: the file is not right: %s", name, check.stderr)
+			}
+		}
+	}
+}
+
+// The same text is the same jobs, whatever program has saved it.
+func TestTextIsReadAlikeInEveryFormInWhichAFileIsSaved(t *testing.T) {
+	t.Parallel()
+	const jobs = "version: 1\njobs:\n  - name: a\n    schedule: \"0 7 * * *\"\n    payload: |\n      x\n      y\n    action: {exec: [/bin/true]}\n"
+	for command, text := range map[string]string{
+		"import crontab --tz UTC -": "PATH=/bin\n0 7 * * * report\n",
+		"import systemd --tz UTC -": "# /etc/systemd/system/a.timer\n[Timer]\nOnCalendar=daily\n# /etc/systemd/system/a.service\n[Service]\nExecStart=/bin/a \\\n  b\n",
+		"import k8s -":              "kind: CronJob\nmetadata: {name: a}\nspec:\n  schedule: \"0 7 * * *\"\n  jobTemplate: {spec: {template: {spec: {containers: [{command: [/bin/a, \"x\n    y\"]}]}}}}\n",
+		"import sidekiq -":          "a:\n  cron: \"0 7 * * *\"\n  class: A\n  args: |\n    x\n    y\n",
+		"import github -":           "name: a\non:\n  schedule:\n    - cron: \"0 7 * * *\"\n",
+		"check -":                   jobs,
+		"next -f -":                 jobs,
+	} {
+		want := cli{stdin: text}.run(t, strings.Fields(command)...)
+		if !strings.Contains(want.stdout, "a") || want.code != base.ExitDone && want.code != base.ExitFound {
+			t.Errorf("%s: %+v", command, want)
+		}
+		windows := strings.ReplaceAll(text, "\n", "\r\n")
+		units := []byte{0xff, 0xfe}
+		for _, unit := range utf16.Encode([]rune(windows)) {
+			units = append(units, byte(unit), byte(unit>>8))
+		}
+		for form, saved := range map[string]string{"CRLF": windows, "a byte order mark": "\ufeff" + text, "both": "\ufeff" + windows, "UTF-16": string(units)} {
+			if got := (cli{stdin: saved}).run(t, strings.Fields(command)...); got != want {
+				t.Errorf("%s with %s: %+v, want %+v", command, form, got, want)
 			}
 		}
 	}

@@ -73,7 +73,7 @@ func TestJobApply(t *testing.T) {
 	}
 	golden(t, "job_apply_dry.txt", settled(f.apply(t, jobs, "--prune", "--dry-run").done(t)))
 	golden(t, "job_apply_dry.json", settled(f.apply(t, jobs, "--prune", "--dry-run", "-o", "json").done(t)))
-	golden(t, "job_apply.txt", settled(f.apply(t, jobs, "--prune").done(t)))
+	golden(t, "job_apply.txt", settled(f.apply(t, jobs, "--prune", "--yes").done(t)))
 	golden(t, "job_apply_again.txt", settled(f.apply(t, jobs, "--prune").done(t)))
 	again := f.apply(t, jobs, "--prune", "-o", "json").done(t)
 	golden(t, "job_apply_again.json", regexp.MustCompile(`"revision":[45]`).ReplaceAllString(settled(again), `"revision":"4 or 5"`))
@@ -207,5 +207,45 @@ func TestStrangeNamesAreRefusedBeforeAnythingIsSent(t *testing.T) {
 		for _, name := range strangeNames {
 			c.run(t, "job", command, "--", name).oneError(t, base.ExitUsage, "invalid job name", fmt.Sprintf("%q", name))
 		}
+	}
+}
+
+func TestApplyAsksBeforeItRemovesManyJobs(t *testing.T) {
+	t.Parallel()
+	f := newOffice(t)
+	var jobs []string
+	for i := range 8 {
+		jobs = append(jobs, fmt.Sprintf("name: job%d, schedule: none", i))
+	}
+	f.apply(t, jobs)
+	r := f.apply(t, jobs[:5], "--prune")
+	for _, want := range []string{"would remove 3 of the 8 jobs that apply created", "job5, job6, job7", "no terminal: add --yes"} {
+		if r.code != base.ExitFailed || !strings.Contains(r.stderr, want) {
+			t.Errorf("three of eight: %d, %s, want %q", r.code, r.stderr, want)
+		}
+	}
+	if got := f.run(t, "job", "ls", "-o", "json").stdout; strings.Count(got, "\n") != 8 {
+		t.Errorf("jobs were removed:\n%s", got)
+	}
+	if r := f.apply(t, jobs[:6], "--prune"); r.code != base.ExitDone || !strings.Contains(r.stdout, "2 removed, 6 unchanged") {
+		t.Errorf("two of eight: %+v", r)
+	}
+	if r := f.apply(t, jobs[:1], "--prune", "--yes"); r.code != base.ExitDone || !strings.Contains(r.stdout, "5 removed, 1 unchanged") {
+		t.Errorf("with --yes: %+v", r)
+	}
+	if r := f.apply(t, jobs[:1], "--yes"); r.code != base.ExitUsage || !strings.Contains(r.stderr, "--yes needs --prune") {
+		t.Errorf("--yes alone: %+v", r)
+	}
+}
+
+// A part of a job file behind an empty document is read: its jobs were pruned otherwise.
+func TestApplyRefusesAFileOfSeveralDocuments(t *testing.T) {
+	t.Parallel()
+	f := newOffice(t)
+	f.apply(t, []string{"name: a, schedule: none", "name: b, schedule: none"})
+	c := f.cli
+	c.stdin = "version: 1\njobs:\n  - {name: a, schedule: none}\n---\n# nothing\n---\njobs:\n  - {name: b, schedule: none}\n"
+	if r := c.run(t, "job", "apply", "-f", "-", "--prune", "--yes"); r.code != base.ExitUsage || !strings.Contains(r.stderr, "<stdin>:7:1: a second YAML document") {
+		t.Errorf("%+v", r)
 	}
 }

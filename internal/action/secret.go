@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/cronce-io/cronce/internal/text/plain"
 )
 
 // Secret returns the forms in which a service may repeat a secret: as it is, quoted as in
@@ -44,8 +46,8 @@ func URLSecrets(u *url.URL) (secrets []string) {
 	return append(append(secrets, Secret(basic)...), Secret(secret)...)
 }
 
-// ReadFile returns the content of a file with a secret. It must be a regular file of at most
-// limit bytes. Errors do not show the content.
+// ReadFile returns the content of a file with a secret, without a byte order mark. It must be a regular
+// file of at most limit bytes. Errors do not show the content.
 func ReadFile(path string, limit int) (string, error) {
 	// Opening a named pipe would block until it has a writer.
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
@@ -56,7 +58,10 @@ func ReadFile(path string, limit int) (string, error) {
 		return "", err
 	}
 	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, int64(limit)+1))
+	data, err := io.ReadAll(io.LimitReader(f, 2*int64(limit)+1)) // text in UTF-16 has two bytes for each character
+	if err == nil {
+		data, err = plain.Unmarked(data)
+	}
 	if err == nil && len(data) > limit {
 		err = fmt.Errorf("file %s has more than %d bytes", path, limit)
 	}

@@ -12,7 +12,6 @@ import (
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
-	"github.com/goccy/go-yaml/lexer"
 	"github.com/goccy/go-yaml/parser"
 	"github.com/goccy/go-yaml/token"
 
@@ -55,23 +54,15 @@ func parseTree(s *spec.Source) *spec.Node {
 	return root
 }
 
-// parseYAML runs the third-party parser. If an input makes the parser panic, the file counts as
-// broken: the process, which may be reloading its file, must go on.
-func parseYAML(s *spec.Source) (file *ast.File) {
-	defer func() {
-		if p := recover(); p != nil {
-			s.Fail(spec.Position{}, "this is not YAML that can be read (%v)", p)
-			file = nil
-		}
-	}()
-	tokens := lexer.Tokenize(s.Text)
-	if tk := TooDeep(tokens); tk != nil {
-		s.Fail(spec.Position{Line: tk.Position.Line, Column: tk.Position.Column}, "nested too deeply: at most %d levels", spec.MaxDepth)
-		return nil
-	}
-	file, err := parser.Parse(tokens, 0, parser.AllowDuplicateMapKey())
+// parseYAML parses the text, or reports why it cannot.
+func parseYAML(s *spec.Source) *ast.File {
+	file, err := Documents(s.Text, parser.AllowDuplicateMapKey())
 	if err == nil {
 		return file
+	}
+	if deep, ok := errors.AsType[*DeepError](err); ok {
+		s.Fail(deep.At, "nested too deeply: at most %d levels", spec.MaxDepth)
+		return nil
 	}
 	var syntax yaml.Error
 	if !errors.As(err, &syntax) || syntax.GetToken() == nil {
@@ -91,29 +82,6 @@ func parseYAML(s *spec.Source) (file *ast.File) {
 
 // unquotedStar matches a schedule without quotes, a frequent mistake: in YAML * begins an alias.
 var unquotedStar = regexp.MustCompile(`^[^#"']*:\s+\*\S*(\s|$)`)
-
-// TooDeep returns the first token that is nested too deeply by brackets, or by marks like "- - -"
-// in a row, which need only a byte or two for each level. node counts nesting by indentation, which
-// needs far more text.
-func TooDeep(tokens token.Tokens) *token.Token {
-	depth, row := 0, 0
-	for _, tk := range tokens {
-		switch tk.Type {
-		case token.SequenceStartType, token.MappingStartType:
-			depth++
-		case token.SequenceEndType, token.MappingEndType:
-			depth--
-		case token.SequenceEntryType, token.MappingKeyType, token.TagType, token.AnchorType:
-			row++
-		default:
-			row = 0
-		}
-		if depth > spec.MaxDepth || row > 2*spec.MaxDepth {
-			return tk
-		}
-	}
-	return nil
-}
 
 func (t *tree) node(n ast.Node, depth int) *spec.Node {
 	if depth > spec.MaxDepth {

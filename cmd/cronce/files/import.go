@@ -20,6 +20,7 @@ import (
 	"github.com/cronce-io/cronce/internal/jobfile/migrate/unitfile"
 	"github.com/cronce-io/cronce/internal/jobfile/spec"
 	"github.com/cronce-io/cronce/internal/schedule/tzdata"
+	"github.com/cronce-io/cronce/internal/text/plain"
 	"github.com/cronce-io/cronce/internal/text/printable"
 )
 
@@ -118,7 +119,14 @@ func readText(ctx context.Context, a *base.App, path string) ([]byte, error) {
 	if err == nil && len(text) > migrate.MaxSize {
 		err = fmt.Errorf("%s: larger than %d MiB", path, migrate.MaxSize>>20)
 	}
-	return text, base.Usage(err)
+	if err != nil {
+		return nil, base.Usage(err)
+	}
+	plainText, err := plain.Text(text)
+	if err != nil {
+		return nil, base.Usage(fmt.Errorf("%s: %w", path, err))
+	}
+	return []byte(plainText), nil
 }
 
 func isSystemCrontab(path string) bool {

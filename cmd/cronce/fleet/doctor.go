@@ -7,7 +7,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"time"
@@ -277,12 +276,12 @@ type removed struct {
 	Why      string `json:"why"`
 }
 
-var errNoTerminal = errors.New("--remove-unreadable asks before it removes, and there is no terminal: add --yes")
+const removeFlag = "--remove-unreadable"
 
 // checkTerminal returns an error if removeUnreadable would ask, and stdin is not a terminal.
 func checkTerminal(a *base.App, f doctorFlags) error {
 	if f.remove && !f.yes && !base.IsTerminal(a.Stdin) {
-		return errNoTerminal
+		return base.NoTerminal(removeFlag)
 	}
 	return nil
 }
@@ -299,7 +298,7 @@ func removeUnreadable(ctx context.Context, a *base.App, f doctorFlags, store *kv
 			continue
 		}
 		if !f.yes {
-			yes, err := confirm(ctx, a, answers, alive, fmt.Sprintf("%s, revision %d of %s, %d bytes\n  cannot be read: %s\nRemove it? [y/N] ",
+			yes, err := a.Confirm(ctx, answers, alive, removeFlag, fmt.Sprintf("%s, revision %d of %s, %d bytes\n  cannot be read: %s\nRemove it? [y/N] ",
 				where, e.Revision, e.Time.UTC().Format(time.RFC3339), e.Size, printable.Clip(e.Err.Error(), 1000)))
 			if err != nil {
 				return gone, err
@@ -322,20 +321,4 @@ func removeUnreadable(ctx context.Context, a *base.App, f doctorFlags, store *kv
 		}
 	}
 	return gone, nil
-}
-
-// confirm asks a question on stderr. The end of the input without an answer is an error.
-func confirm(ctx context.Context, a *base.App, answers *bufio.Reader, alive func(), question string) (bool, error) {
-	fmt.Fprint(a.Stderr, question)
-	stop := base.Session{App: a, Alive: alive}.KeepWaiting("") // the user may take longer than the timeout of the broker
-	defer stop()
-	text, err := base.ReadUntil(ctx, func() (string, error) { return answers.ReadString('\n') })
-	answer := strings.ToLower(strings.TrimSpace(text))
-	switch {
-	case ctx.Err() != nil:
-		return false, context.Cause(ctx)
-	case answer == "" && errors.Is(err, io.EOF):
-		return false, base.Usage(errNoTerminal)
-	}
-	return answer == "y" || answer == "yes", nil
 }

@@ -26,6 +26,7 @@ import (
 type applyFlags struct {
 	file     string
 	prune    bool
+	yes      bool
 	dryRun   bool
 	revision uint64
 	seen     *uint64 // revision, if it was given
@@ -58,7 +59,8 @@ or as in the file; apply the file again.
 --prune also removes jobs that an earlier apply created and that are not in the file.
 That includes the jobs of every other file applied in this namespace, so use only one
 file. Jobs that a node's file or code created are never pruned, even if an operator
-edited them later, and neither are released jobs.
+edited them later, and neither are released jobs. Before it removes more than a quarter of
+the jobs that apply created, it asks; in scripts, add --yes.
 
 With -o json, one line for each job. change is created, updated, removed, unchanged,
 failed (see error), or not_tried (an earlier job failed); was is the writer of the
@@ -80,6 +82,9 @@ are omitted:
 			if cmd.Flags().Changed("revision") {
 				f.seen = &f.revision
 			}
+			if f.yes && !f.prune {
+				return base.Usage(errors.New("--yes needs --prune"))
+			}
 			file, err := a.ReadJobFile(cmd.Context(), f.file, spec.WithoutActions())
 			if err != nil {
 				return err
@@ -93,6 +98,7 @@ are omitted:
 	flags.StringVarP(&f.file, "file", "f", "", "job `file` (- is standard input)")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "print what would change, and change nothing")
 	flags.BoolVar(&f.prune, "prune", false, "also remove the jobs that apply created and that are not in the file")
+	flags.BoolVar(&f.yes, "yes", false, "with --prune: do not ask before many jobs are removed")
 	flags.Uint64Var(&f.revision, "revision", 0, "change nothing if one of the jobs to change was written after revision `N`")
 	return cmd
 }
@@ -100,7 +106,11 @@ are omitted:
 func apply(ctx context.Context, r base.Session, file *spec.File, f applyFlags) error {
 	jobs := codec.Map(file.Jobs, func(e spec.Entry) job.Job { return e.Job })
 	r.LogProgress("still applying")
-	report, err := r.Client().Apply(ctx, jobs, client.ApplyOptions{Prune: f.prune, DryRun: f.dryRun, Seen: f.seen})
+	o := client.ApplyOptions{Prune: f.prune, DryRun: f.dryRun, Seen: f.seen}
+	if !f.yes {
+		o.BeforePrune = func(names []string, of int) error { return confirmPrune(ctx, r, names, of) }
+	}
+	report, err := r.Client().Apply(ctx, jobs, o)
 	if len(report) > 0 {
 		if err := printApplied(r, report, f.dryRun); err != nil {
 			return err
@@ -116,6 +126,28 @@ func apply(ctx context.Context, r base.Session, file *spec.File, f applyFlags) e
 		return r.JobError(ctx, conflict.Job, err)
 	}
 	return base.Unsettled(err)
+}
+
+// confirmPrune asks before more than a quarter of the jobs that apply created are removed: a file that was
+// cut off, or the wrong file, lacks many of them.
+func confirmPrune(ctx context.Context, r base.Session, names []string, of int) error {
+	if 4*len(names) <= of {
+		return nil
+	}
+	slices.Sort(names)
+	some := strings.Join(names[:min(len(names), base.MostNamed)], ", ")
+	if len(names) > base.MostNamed {
+		some += ", ..."
+	}
+	what := fmt.Sprintf("remove %d of the %d jobs that apply created and that are not in the file (%s)", len(names), of, some)
+	if !base.IsTerminal(r.Stdin) {
+		return base.NoTerminal("job apply --prune would " + what + ": it")
+	}
+	yes, err := r.Confirm(ctx, bufio.NewReader(r.Stdin), r.Alive, "job apply --prune", "This will "+what+".\nGo on? [y/N] ")
+	if err == nil && !yes {
+		err = errors.New("nothing was changed")
+	}
+	return err
 }
 
 // warnOfNoHandler warns about the jobs that no live node has a handler for.

@@ -19,6 +19,8 @@ func TestPayloadOfAFileOrOfStandardInputOrOfTheFlag(t *testing.T) {
 	big := `"` + strings.Repeat("x", job.MaxPayload) + `"`
 	for _, test := range []struct{ file, stdin, flag, want, wrong string }{
 		{file: `{"a":1}`, flag: "@" + path, want: `{"a":1}`},
+		{file: "\ufeff{\"a\":1}\r\n", flag: "@" + path, want: "{\"a\":1}\r\n"},
+		{stdin: "\xff\xfe7\x00", flag: "-", want: "7"},
 		{stdin: `{"b":2}`, flag: "-", want: `{"b":2}`},
 		{flag: `{"c":3}`, want: `{"c":3}`},
 		{flag: "@" + path + ".not", wrong: "no such file"},

@@ -18,6 +18,7 @@ import (
 	"github.com/cronce-io/cronce/cmd/cronce/slots"
 	"github.com/cronce-io/cronce/internal/api/row"
 	"github.com/cronce-io/cronce/internal/codec"
+	"github.com/cronce-io/cronce/internal/text/plain"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -105,8 +106,12 @@ func readPayload(a *base.App, text string) (json.RawMessage, error) {
 	} else if text != "-" {
 		from, source = strings.NewReader(text), "the value"
 	}
-	// One byte more than the limit is enough to detect that it is exceeded.
-	data, err := io.ReadAll(io.LimitReader(from, job.MaxPayload+1))
+	// Text in UTF-16 has two bytes for each character. One byte more is enough to detect that the limit is
+	// exceeded.
+	data, err := io.ReadAll(io.LimitReader(from, 2*job.MaxPayload+1))
+	if err == nil {
+		data, err = plain.Unmarked(data)
+	}
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("read the payload: %w", err)

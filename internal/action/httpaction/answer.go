@@ -26,14 +26,19 @@ const (
 
 // readAnswer writes the body to output while it arrives, without the secrets, up to maxDrained
 // bytes. If the body is incomplete or longer, readAnswer drops the last bytes, one less than the
-// longest secret has: they may be the beginning of a secret.
+// longest secret has: they may be the beginning of a secret. The last line of the output then says that
+// the rest was not read.
 func readAnswer(resp *http.Response, secrets []string, output io.Writer) error {
 	if resp.StatusCode == http.StatusSwitchingProtocols {
 		return nil // another protocol follows, and the body may never end
 	}
 	plain := action.NewHider(output, secrets)
-	n, err := io.Copy(plain, io.LimitReader(resp.Body, maxDrained))
-	if err != nil || n == maxDrained {
+	n, err := io.Copy(plain, io.LimitReader(resp.Body, maxDrained+1))
+	switch {
+	case err != nil:
+		return err
+	case n > maxDrained:
+		_, err = fmt.Fprintf(output, "\n[the answer is longer than %d KiB: the rest was not read]\n", maxDrained>>10)
 		return err
 	}
 	return plain.End()

@@ -33,6 +33,19 @@ func read(t *testing.T, zone, text string) against.Log {
 	return log
 }
 
+func TestALineThatIsCutOffOrInAnotherEncodingIsNotPassedOver(t *testing.T) {
+	t.Parallel()
+	none := func(string) string { return "" }
+	now := time.Date(2026, 11, 29, 0, 0, 0, 0, time.UTC)
+	l, err := against.Read(strings.NewReader("\ufeffNov 28 07:00:01 web CRON[7]: (root) CMD (a)\r\nNov 28 07:00:02 web CRON[8]: (root) CMD (a very long comm\nNov 28 07:00:03 web CRON[8]: (root) MAIL (mailed)\n"), now, time.UTC, none)
+	if err != nil || len(l.Runs) != 1 || l.Runs[0].Command != "a" || l.Unknown != 1 || l.FirstUnknown != 2 || l.Other != 1 {
+		t.Errorf("%+v, %v", l, err)
+	}
+	if _, err := against.Read(strings.NewReader("\xff\xfeN\x00"), now, time.UTC, none); err == nil || !strings.Contains(err.Error(), "save it as UTF-8") {
+		t.Errorf("UTF-16: %v", err)
+	}
+}
+
 func TestReadUnderstandsPlainLinesSyslogAndTheJournal(t *testing.T) {
 	t.Parallel()
 	log := read(t, "Europe/Berlin", `# started by hand

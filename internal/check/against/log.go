@@ -15,6 +15,7 @@ package against
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"regexp"
@@ -22,6 +23,7 @@ import (
 	"time"
 
 	"github.com/cronce-io/cronce/internal/codec"
+	"github.com/cronce-io/cronce/internal/text/plain"
 )
 
 // Run is a start of a job in a log. One of Job, Command and Unit is set.
@@ -66,6 +68,8 @@ var (
 	daemon  = regexp.MustCompile(`^\S+ ([^\s\[\]:]+)(?:\[\d+\])?: (.*)$`)
 	// cron logs the blanks between the user and the command of a system crontab, but for the first one.
 	cronStart = regexp.MustCompile(`^\(([^\s()]+)\) CMD \(\s*(.*)\)$`)
+	// cronCut matches the beginning of such a line that a syslog has cut off.
+	cronCut   = regexp.MustCompile(`^\([^\s()]+\) CMD \(`)
 	unitStart = regexp.MustCompile(`^(Starting|Started|Finished|Failed to start) (\S+)\.service(?:\.|\.\.\.| - .*)?$`)
 	crons     = map[string]bool{"cron": true, "crond": true}
 )
@@ -79,6 +83,9 @@ func Read(r io.Reader, now time.Time, zone *time.Location, named func(text strin
 	l := reader{starting: map[string]bool{}, now: now, zone: zone, named: named}
 	in := bufio.NewReaderSize(r, 64<<10)
 	for {
+		if begin, _ := in.Peek(2); l.line == 0 && plain.IsUTF16(begin) {
+			return l.Log, errors.New("the log is in UTF-16: save it as UTF-8")
+		}
 		line, long, err := nextLine(in)
 		if err != nil && err != io.EOF {
 			return l.Log, fmt.Errorf("line %d: %w", l.line+1, err)
@@ -124,7 +131,7 @@ type reader struct {
 }
 
 func (l *reader) read(line string, long bool) {
-	line = strings.TrimSpace(line)
+	line = strings.TrimSpace(plain.Line(line))
 	if !long && (line == "" || line[0] == '#' || strings.HasPrefix(line, "-- ")) {
 		return // "-- Boot ... --" of journalctl
 	}
@@ -201,6 +208,8 @@ func (l *reader) run(text string) (run Run, known bool) {
 	case crons[name]:
 		if c := cronStart.FindStringSubmatch(m[2]); c != nil {
 			run = Run{User: c[1], Command: c[2]}
+		} else if cronCut.MatchString(m[2]) {
+			return run, false
 		}
 	case name == "systemd":
 		if u := unitStart.FindStringSubmatch(m[2]); u != nil && l.starts(u[1], u[2]) {

@@ -51,8 +51,7 @@ type crontab struct {
 // zone of the schedules before the first CRON_TZ line.
 func Crontab(text, zone string, system bool) Result {
 	c := crontab{system: system, zone: zone, machine: zone, shell: "/bin/sh", home: "~"}
-	for i, line := range strings.Split(strings.TrimPrefix(text, "\ufeff"), "\n") {
-		line = strings.TrimRight(line, "\r")
+	for i, line := range strings.Split(text, "\n") {
 		switch trimmed := strings.TrimLeft(line, " \t"); {
 		case trimmed == "" || trimmed[0] == '#':
 		case cronSetting.MatchString(line):

@@ -24,8 +24,15 @@ func GitHub(text []byte, file string) (Result, error) {
 	if err != nil {
 		return r, err
 	}
-	for _, doc := range parsed.Docs {
-		r.workflow(doc.Body, file)
+	some := withContent(parsed)
+	for _, doc := range some {
+		if before := len(r.Jobs) + len(r.Notes); len(some) > 1 {
+			if r.workflow(doc, file); len(r.Jobs)+len(r.Notes) == before {
+				r.note(lineOf(doc), "", "not carried over: this document has no schedule below on")
+			}
+			continue
+		}
+		r.workflow(doc, file)
 	}
 	return r, nil
 }

@@ -8,63 +8,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
 
 	"github.com/cronce-io/cronce/internal/jobfile"
 	"github.com/cronce-io/cronce/internal/jobfile/spec"
 	"github.com/cronce-io/cronce/job"
 )
-
-// manifest is a CronJob. The fields that decide when and how often it runs are decoded strictly: an
-// unknown one is an error. The pod is a map.
-type manifest struct {
-	APIVersion string         `yaml:"apiVersion"`
-	Kind       string         `yaml:"kind"`
-	Metadata   map[string]any `yaml:"metadata"`
-	Spec       cronJobSpec    `yaml:"spec"`
-	Status     map[string]any `yaml:"status"`
-}
-
-type cronJobSpec struct {
-	Schedule          string      `yaml:"schedule"`
-	TimeZone          string      `yaml:"timeZone"`
-	Concurrency       string      `yaml:"concurrencyPolicy"`
-	StartingDeadline  *int64      `yaml:"startingDeadlineSeconds"`
-	Suspend           bool        `yaml:"suspend"`
-	SuccessfulHistory *int        `yaml:"successfulJobsHistoryLimit"`
-	FailedHistory     *int        `yaml:"failedJobsHistoryLimit"`
-	JobTemplate       jobTemplate `yaml:"jobTemplate"`
-}
-
-type jobTemplate struct {
-	Metadata map[string]any `yaml:"metadata"`
-	Spec     jobSpec        `yaml:"spec"`
-}
-
-type jobSpec struct {
-	BackoffLimit   *int           `yaml:"backoffLimit"`
-	ActiveDeadline *int64         `yaml:"activeDeadlineSeconds"`
-	Completions    *int           `yaml:"completions"`
-	Parallelism    *int           `yaml:"parallelism"`
-	CompletionMode string         `yaml:"completionMode"`
-	TTL            *int64         `yaml:"ttlSecondsAfterFinished"`
-	Suspend        bool           `yaml:"suspend"`
-	Selector       map[string]any `yaml:"selector"`
-	ManualSelector bool           `yaml:"manualSelector"`
-	PodFailure     map[string]any `yaml:"podFailurePolicy"`
-	SuccessPolicy  map[string]any `yaml:"successPolicy"`
-	PodReplacement string         `yaml:"podReplacementPolicy"`
-	ManagedBy      string         `yaml:"managedBy"`
-	PerIndex       *int           `yaml:"backoffLimitPerIndex"`
-	MaxFailed      *int           `yaml:"maxFailedIndexes"`
-	Template       podTemplate    `yaml:"template"`
-}
-
-type podTemplate struct {
-	Metadata map[string]any `yaml:"metadata"`
-	Spec     map[string]any `yaml:"spec"`
-}
 
 // Kubernetes reads manifests, like the output of "kubectl get cronjobs -o yaml". zone is the time
 // zone of schedules without timeZone: that of the controller manager. It skips objects that are not
@@ -78,39 +27,49 @@ func Kubernetes(text []byte, zone string) (Result, error) {
 	if err != nil {
 		return r, err
 	}
-	for _, doc := range file.Docs {
-		r.document(doc.Body, zone)
+	for _, doc := range withContent(file) {
+		r.document(doc, "", zone)
 	}
 	return r, nil
 }
 
-func (r *Result) document(body ast.Node, zone string) {
-	if body == nil || body.Type() == ast.NullType || body.Type() == ast.CommentType {
+// document reads an object. If it names no kind, it has the given one, as the items of a list of the API.
+func (r *Result) document(body ast.Node, kind, zone string) {
+	if body.Type() == ast.NullType {
 		return
 	}
 	line := lineOf(body)
-	var head struct {
-		Kind  string `yaml:"kind"`
-		Items []any  `yaml:"items"`
-	}
-	if err := yaml.NodeToValue(body, &head); err != nil {
-		r.note(line, "", "not carried over: %s", oneLine(err))
-		return
+	if n := member(body, "kind"); n != nil {
+		kind, _ = textOf(n)
 	}
 	switch {
-	case strings.HasSuffix(head.Kind, "List"):
-		if items, ok := member(body, "items").(*ast.SequenceNode); ok {
-			for _, item := range items.Values {
-				r.document(item, zone)
-			}
+	case kind == "":
+		r.note(line, "", "not carried over: it is not an object of Kubernetes with a kind")
+	case strings.HasSuffix(kind, "List"):
+		items, isList := member(body, "items").(*ast.SequenceNode)
+		if !isList {
+			r.note(line, "", "not carried over: %s has no list of items", clip(kind))
+			return
 		}
-	case head.Kind == "CronJob":
-		var m manifest
-		if err := yaml.NodeToValue(body, &m, yaml.Strict()); err != nil {
-			r.note(line, "", "not carried over: %s", oneLine(err))
+		for _, item := range items.Values {
+			r.document(item, strings.TrimSuffix(kind, "List"), zone)
+		}
+	case kind == "CronJob":
+		m, problem, at := readManifest(body)
+		if problem != "" {
+			name, _ := m.Metadata["name"].(string)
+			r.note(at, name, "not carried over: %s", problem)
 			return
 		}
 		r.cronJob(line, m, zone)
+	default:
+		spec := member(body, "spec")
+		for _, key := range []string{"schedule", "schedules", "jobTemplate"} {
+			if member(spec, key) != nil {
+				r.note(line, "", "not carried over: its spec has %s, and its kind is %q: only a CronJob is read", key, clip(kind))
+				return
+			}
+		}
 	}
 }
 
@@ -126,8 +85,13 @@ func (r *Result) cronJob(line int, m manifest, zone string) {
 		j.Timezone = s.TimeZone
 	}
 	for _, prefix := range []string{"CRON_TZ=", "TZ="} {
-		if rest, ok := strings.CutPrefix(j.Schedule, prefix); ok {
-			j.Timezone, j.Schedule, _ = strings.Cut(rest, " ")
+		rest, ok := strings.CutPrefix(j.Schedule, prefix)
+		if !ok {
+			continue
+		}
+		if j.Timezone, j.Schedule, _ = strings.Cut(rest, " "); s.TimeZone != "" && s.TimeZone != j.Timezone {
+			r.note(line, name, "not carried over: its schedule has the time zone %s, and timeZone is %s: leave one of them out", clip(j.Timezone), clip(s.TimeZone))
+			return
 		}
 	}
 	if n := len(strings.Fields(j.Schedule)); n != 5 && !strings.HasPrefix(j.Schedule, "@every ") && (n != 1 || !strings.HasPrefix(j.Schedule, "@")) {
@@ -143,13 +107,13 @@ func (r *Result) cronJob(line int, m manifest, zone string) {
 		j.Deadline = time.Duration(*s.StartingDeadline) * time.Second
 		j.CatchUp = job.CatchUp{Policy: job.CatchUpLatest, Within: j.Deadline}
 	}
-	if n := s.JobTemplate.Spec.BackoffLimit; n != nil {
-		j.Retry.Attempts = min(*n, job.MaxAttempts-1) + 1
+	if n := s.Job.BackoffLimit; n != nil {
+		j.Retry.Attempts = int(min(*n, job.MaxAttempts-1)) + 1
 	}
-	if n := s.JobTemplate.Spec.ActiveDeadline; n != nil {
+	if n := s.Job.ActiveDeadline; n != nil {
 		j.Timeout = time.Duration(*n) * time.Second
 	}
-	exec, dropped := command(s.JobTemplate.Spec.Template.Spec)
+	exec, dropped := command(s.Job.Pod)
 	if len(exec.Args) == 0 {
 		r.note(line, name, "not carried over: %s", strings.Join(dropped, ", "))
 		return
@@ -163,7 +127,7 @@ func (r *Result) cronJob(line int, m manifest, zone string) {
 
 // cronJobNotes notes what was not carried over from a CronJob, and what is different.
 func (r *Result) cronJobNotes(line int, name, was string, s cronJobSpec, dropped []string) {
-	spec := s.JobTemplate.Spec
+	spec := s.Job
 	if name != was {
 		r.note(line, name, "its name was %s", was)
 	}
@@ -182,11 +146,11 @@ func (r *Result) cronJobNotes(line int, name, was string, s cronJobSpec, dropped
 	if n := spec.BackoffLimit; n != nil && *n >= job.MaxAttempts {
 		r.note(line, name, "backoffLimit %d: a slot has at most %d attempts", *n, job.MaxAttempts)
 	}
-	more := func(n *int) bool { return n != nil && *n > 1 }
+	more := func(n *int64) bool { return n != nil && *n > 1 }
 	if more(spec.Completions) || more(spec.Parallelism) {
 		r.note(line, name, "completions and parallelism: each slot is one run; shards: N splits a slot into N shards")
 	}
-	if spec.PodFailure != nil || spec.SuccessPolicy != nil || spec.PerIndex != nil {
+	if spec.HasPolicies {
 		r.note(line, name, "its failure policies: exit status 65 fails for good, 0 succeeds, all others are retried")
 	}
 	if len(dropped) > 0 {

@@ -43,6 +43,22 @@ s.add_job("m:f", "cron", hour="5/6", id="stepped")`,
 			"celery", "beat_schedule = {'a': {'task': 'x', 'schedule': crontab(hour=1, nowfun=now)},\n'b': {'task': 'x', 'schedule': solar('sunset', 1, 2)}}", nil,
 			[]string{"nowfun=now is a clock of its own", "a solar schedule has no counterpart: write a time of the day"},
 		},
+		"a value that a tool has put in quotes is what it stands for": {
+			"k8s", "kind: CronJob\nmetadata: {name: a}\nspec:\n  schedule: '0 7 * * *'\n  suspend: \"true\"\n  startingDeadlineSeconds: '60'\n  jobTemplate: {spec: {suspend: no, template: {spec: {containers: [{command: [/bin/a]}]}}}}\n",
+			[]string{"a 0 7 * * *"}, []string{"it is suspended, which"},
+		},
+		"a value of another type is quoted with what would be right": {
+			"k8s", "kind: CronJob\nmetadata: {name: a}\nspec:\n  suspend: maybe\n---\nkind: CronJob\nspec: {schedule: [a]}\n---\nkind: CronJob\nspec: []\n---\nkind: CronJob\nspec: {startingDeadlineSeconds: 1.5}\n", nil,
+			[]string{`spec.suspend "maybe": want true or false`, "spec.schedule is a list: want text", "spec is a list: want a mapping", `spec.startingDeadlineSeconds "1.5": want a whole number`},
+		},
+		"two time zones of a CronJob contradict each other": {
+			"k8s", "kind: CronJob\nmetadata: {name: a}\nspec:\n  schedule: 'CRON_TZ=Asia/Tokyo 0 7 * * *'\n  timeZone: Europe/Berlin\n", nil,
+			[]string{"not carried over: its schedule has the time zone Asia/Tokyo, and timeZone is Europe/Berlin: leave one of them out"},
+		},
+		"another kind with a schedule is named": {
+			"k8s", "kind: CronWorkflow\nspec: {schedules: ['0 7 * * *']}\n---\nkind: ConfigMap\ndata: {a: b}\n", nil,
+			[]string{`its spec has schedules, and its kind is "CronWorkflow"`},
+		},
 		"what the program that enqueues must do is said": {
 			"sidekiq", "work:\n  cron: '0 7 * * *'\n  class: Work\n  active_job: true\n  retry: 3\n", []string{"work 0 7 * * *"},
 			[]string{"active_job: true: let enqueue.rb call perform_later", "retry: 3: let enqueue.rb put it into the item"},

@@ -29,13 +29,16 @@ func Sidekiq(text []byte, zone string) (Result, error) {
 	if err != nil {
 		return r, err
 	}
-	for _, doc := range file.Docs {
-		body := r.schedule(doc.Body)
+	for _, doc := range withContent(file) {
+		body := r.schedule(doc)
 		if list, isList := body.(*ast.SequenceNode); isList {
 			for _, item := range list.Values {
 				r.sidekiq(lineOf(item), "", item, zone)
 			}
 			continue
+		}
+		if !isMapping(body) {
+			r.note(lineOf(body), "", "not carried over: %s is neither a mapping nor a list of jobs", shown(body))
 		}
 		for _, p := range pairs(body) {
 			r.sidekiq(lineOf(p.Key), keyOf(p), p.Value, zone)

@@ -196,10 +196,11 @@ type droppedSetting struct {
 	text string
 }
 
-// isIgnored reports whether a setting has no effect on when or how a job runs here. The section
-// Install has none: a job runs if it is in the file.
+// isIgnored reports whether a setting has no effect on when or how a job runs here. Those of the section
+// Install have none: a job runs if it is in the file.
 func isIgnored(u unitfile.Setting) bool {
-	return u.Value == "" || u.Section == "Install" ||
+	return u.Value == "" ||
+		u.Section == "Install" && slices.Contains([]string{"WantedBy", "RequiredBy", "UpheldBy", "Also", "Alias", "DefaultInstance"}, u.Key) ||
 		u.Section == "Unit" && slices.Contains([]string{"Description", "Documentation", "SourcePath"}, u.Key)
 }
 

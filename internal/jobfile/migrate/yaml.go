@@ -7,19 +7,19 @@ import (
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
-	"github.com/goccy/go-yaml/lexer"
-	"github.com/goccy/go-yaml/parser"
 
 	"github.com/cronce-io/cronce/internal/jobfile"
 )
 
-// parseYAML parses a text, unless it is nested too deeply. what names it in errors.
+// parseYAML parses a text. what names it in errors.
 func parseYAML(text []byte, what string) (*ast.File, error) {
-	tokens := lexer.Tokenize(string(text))
-	if jobfile.TooDeep(tokens) != nil {
+	file, err := jobfile.Documents(string(text))
+	if _, deep := errors.AsType[*jobfile.DeepError](err); deep {
 		return nil, fmt.Errorf("it is nested too deeply to be %s", what)
 	}
-	file, err := parser.Parse(tokens, 0)
+	if _, broken := errors.AsType[*jobfile.PanicError](err); broken {
+		return nil, err
+	}
 	if err != nil {
 		return nil, errors.New(yaml.FormatError(err, false, true))
 	}
@@ -30,6 +30,16 @@ func parseYAML(text []byte, what string) (*ast.File, error) {
 		}
 	}
 	return file, nil
+}
+
+// withContent returns the documents that are not empty.
+func withContent(file *ast.File) (some []ast.Node) {
+	for _, doc := range file.Docs {
+		if n := doc.Body; n != nil && n.Type() != ast.NullType && n.Type() != ast.CommentType && n.Type() != ast.DirectiveType {
+			some = append(some, n)
+		}
+	}
+	return some
 }
 
 // maxCopied bounds the values that aliases and merge keys stand for: a few nested ones can stand for

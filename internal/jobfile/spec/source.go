@@ -8,6 +8,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/cronce-io/cronce/internal/text/plain"
 )
 
 const (
@@ -39,11 +41,13 @@ type Position struct{ Line, Column int }
 
 // NewSource returns the text of a file. If data is too large, empty or not text, Err returns an error.
 func NewSource(name string, data []byte) *Source {
-	text := strings.TrimPrefix(string(data), "\ufeff")
 	// YAML reads both line ends alike, but its parser counts CRLF twice in quoted text.
-	text = strings.ReplaceAll(text, "\r\n", "\n")
+	text, err := plain.Text(data)
 	s := &Source{name: name, Text: text, Lines: strings.Split(text, "\n")}
 	switch {
+	case err != nil:
+		s.Fail(Position{}, "%v", err)
+		return s
 	case len(data) > MaxSize:
 		s.Fail(Position{}, "the file is larger than %d MiB: split it", MaxSize>>20)
 		return s

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/crypto/bcrypt"
 	"golang.org/x/sync/semaphore"
 
+	"github.com/cronce-io/cronce/internal/text/plain"
 	"github.com/cronce-io/cronce/internal/web/reload"
 )
 
@@ -37,7 +38,7 @@ func lines(path string, f func(line string) error) error {
 	n := 0
 	for line := range strings.Lines(string(data)) {
 		n++
-		if line = strings.TrimSpace(line); line == "" || strings.HasPrefix(line, "#") {
+		if line = strings.TrimSpace(plain.Line(line)); line == "" || strings.HasPrefix(line, "#") {
 			continue
 		}
 		if err := f(line); err != nil {

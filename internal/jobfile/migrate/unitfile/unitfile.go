@@ -22,7 +22,7 @@ type File struct {
 	Text string
 }
 
-var catHeader = regexp.MustCompile(`^# (/\S+\.(?:timer|service|conf))$`)
+var catHeader = regexp.MustCompile(`^# (/\S+\.(?:service|socket|device|mount|automount|swap|target|path|timer|slice|scope|conf))$`)
 
 // Split splits the output of "systemctl cat", in which a line with the path is above each
 // file. A text without such lines is one file.
@@ -167,9 +167,9 @@ func IsTrue(value string) bool {
 // Read adds the settings of a file of the unit. It calls wrong with each line that is not a setting.
 func (u *Unit) Read(f File, wrong func(line int, text string)) {
 	section, held, heldAt := "", "", 0
-	for i, line := range strings.Split(strings.TrimPrefix(f.Text, "\ufeff"), "\n") {
+	for i, line := range strings.Split(f.Text, "\n") {
 		at := f.Line + i + 1
-		line = strings.TrimSpace(strings.TrimRight(line, "\r"))
+		line = strings.TrimSpace(line)
 		if line != "" && (line[0] == '#' || line[0] == ';') {
 			continue // also between the lines of a setting
 		}

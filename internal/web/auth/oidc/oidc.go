@@ -24,6 +24,7 @@ import (
 	"github.com/coreos/go-oidc/v3/oidc"
 	"golang.org/x/oauth2"
 
+	"github.com/cronce-io/cronce/internal/text/plain"
 	"github.com/cronce-io/cronce/internal/web/auth"
 )
 
@@ -49,6 +50,9 @@ func New(issuer, client, secretFile string) (*Provider, error) {
 		return nil, errors.New("--oidc-issuer needs --oidc-client-id and --oidc-client-secret-file")
 	}
 	data, err := os.ReadFile(secretFile)
+	if err == nil {
+		data, err = plain.Unmarked(data)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("--oidc-client-secret-file: %w", err)
 	}
