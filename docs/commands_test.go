@@ -34,14 +34,15 @@ const quickstart = "go run ./cmd/cronce run -f examples/quickstart.yaml"
 // commands has every command that the pages show. A command that is missing here fails
 // the test: add how to run it.
 var commands = map[string]how{
-	quickstart:                                  {endless: true, shows: "slot succeeded"}, // .ci/quickstart does it as a newcomer
-	quickstart + " --http 127.0.0.1:8080":       {by: `cmd/cronce/http_test.go "run", "-f", file, "--server", s.ClientURL(), "--http"`},
-	"go test -timeout 60m ./...":                {by: ".ci/run go test -timeout 60m ./..."},
-	"go run ./cmd/cronce slot ls --since 1m":    {shows: "tick:.*succeeded"},
-	"go run ./cmd/cronce torture --duration 5m": {by: "integration/torture_test.go TestTorture"},
+	quickstart:                               {endless: true, shows: "slot succeeded"}, // .ci/quickstart does it as a newcomer
+	quickstart + " --http 127.0.0.1:8080":    {by: `cmd/cronce/http_test.go "run", "-f", file, "--server", s.ClientURL(), "--http"`},
+	"go test -timeout 60m ./...":             {by: ".ci/run go test -timeout 60m ./..."},
+	"go run ./cmd/cronce slot ls --since 1m": {shows: "tick:.*succeeded"},
+	"cronce-lab torture --duration 5m":       {by: "integration/torture_test.go TestTorture"},
 
-	"go install ./cmd/cronce": {by: "integration/release_linux_test.go TestReleasesOfOneCommitAreEqual"},
-	"cronce version":          {shows: "(?s)cronce.*tzdata"},
+	"go install ./cmd/cronce":            {by: "integration/release_linux_test.go TestReleasesOfOneCommitAreEqual"},
+	"go install -C lab ./cmd/cronce-lab": {by: "integration/main_test.go lab/cmd/cronce-lab"},
+	"cronce version":                     {shows: "(?s)cronce.*tzdata"},
 
 	"cronce job apply -f jobs.yaml --dry-run":                             {shows: "report"},
 	"cronce job apply -f jobs.yaml":                                       {shows: "report"},
@@ -79,9 +80,9 @@ var commands = map[string]how{
 	"git clone https://github.com/cronce-io/cronce":                               {never: "fetches the project from the network"},
 	"npm pack ./cronce/clients/node":                                              {by: "clients/node/test/package.test.js npm pack"},
 	"npm install ./cronce-io-client-0.1.0.tgz":                                    {by: "clients/node/test/package.test.js cronce-io-client-0.1.0.tgz"},
-	"cronce conformance peer --cmd 'node clients/node/peer.js'":                   {by: "integration/node_peer_test.go /peer.js"},
-	"cronce torture --node-cmd 'node clients/node/peer.js' --duration 5m":         {by: "integration/node_test.go --node-cmd"},
-	"cronce conformance vectors --cmd 'node clients/node/vectors.js'":             {by: "integration/node_test.go /vectors.js"},
+	"cronce-lab conformance peer --cmd 'node clients/node/peer.js'":               {by: "lab/conformance/node_peer_test.go /peer.js"},
+	"cronce-lab torture --node-cmd 'node clients/node/peer.js' --duration 5m":     {by: "integration/node_test.go --node-cmd"},
+	"cronce-lab conformance vectors --cmd 'node clients/node/vectors.js'":         {by: "lab/conformance/node_test.go /vectors.js"},
 	"node service.js --server nats://127.0.0.1:4222 --job report --queue default": {by: "integration/node_test.go service.js"},
 
 	"cronce import crontab my.crontab >imported.yaml":          {status: []int{3}, shows: "MAILTO"},

@@ -6,8 +6,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/cronce-io/cronce/internal/lab/conformance"
-	"github.com/cronce-io/cronce/internal/lab/natstest"
+	"github.com/cronce-io/cronce/docs/protocol"
 )
 
 // asClient is the environment variable with which this test program is a client under test.
@@ -33,10 +32,10 @@ func by[C any](answer func(*testing.T, C) C) func(*testing.T, json.RawMessage) a
 }
 
 // TestClientOfTheVectors is not a test: it answers questions on standard input, as any client
-// that "cronce conformance vectors" starts.
+// that "cronce-lab conformance vectors" starts.
 func TestClientOfTheVectors(t *testing.T) {
 	if os.Getenv(asClient) == "" {
-		t.Skip("only TestGoAnswersTheVectors runs this")
+		t.Skip("only TestGoAnswersTheVectors of lab/conformance runs this")
 	}
 	in := bufio.NewScanner(os.Stdin)
 	in.Buffer(nil, 4<<20)
@@ -68,38 +67,9 @@ func TestClientOfTheVectors(t *testing.T) {
 // answersOf takes the answers out of a whole case.
 func answersOf(t *testing.T, file string, c any) any {
 	t.Helper()
-	answers, err := conformance.AnswersOf(file, raw(t, c))
+	answers, err := protocol.AnswersOf(file, raw(t, c))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return answers
-}
-
-// The Go code passes the kit through the same door as a client in any other language.
-func TestGoAnswersTheVectors(t *testing.T) {
-	t.Parallel()
-	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cases, err := conformance.Cases()
-	if err != nil {
-		t.Fatal(err)
-	}
-	command := conformance.Command{Line: "'" + exe + "' -test.run '^TestClientOfTheVectors$'", Env: append(os.Environ(), asClient+"=1")}
-	passed := 0
-	err = conformance.Ask(t.Context(), command, cases, natstest.Patience, func(v conformance.Verdict) {
-		if v.Wrong != "" {
-			t.Errorf("%s: %s", v.Case, v.Wrong)
-		}
-		if v.Wrong == "" && v.Left == "" {
-			passed++
-		}
-	})
-	if err != nil {
-		t.Error(err)
-	}
-	if want := len(cases) - 40; passed < want {
-		t.Errorf("%d cases have passed, want at least %d", passed, want)
-	}
 }

@@ -3,6 +3,7 @@ package integration
 import (
 	"encoding/json"
 	"io"
+	"maps"
 	"os/exec"
 	"slices"
 	"strings"
@@ -19,11 +20,19 @@ type goPackage struct {
 	XTestImports []string
 }
 
-// listPackages asks the Go command what the module's packages import.
+// listPackages asks the Go command what the packages of the product and of the lab import.
 func listPackages(t *testing.T) map[string]goPackage {
 	t.Helper()
+	packages := packagesIn(t, "../lab")
+	maps.Copy(packages, packagesIn(t, ".."))
+	return packages
+}
+
+// packagesIn asks the Go command what the packages of the module in dir import.
+func packagesIn(t *testing.T, dir string) map[string]goPackage {
+	t.Helper()
 	cmd := exec.Command("go", "list", "-deps", "-json=ImportPath,Imports,Deps,Standard", "./...")
-	cmd.Dir = ".."
+	cmd.Dir = dir
 	out, err := cmd.Output()
 	if err != nil {
 		t.Fatalf("go list: %v", err)
@@ -97,11 +106,11 @@ func TestArrowsPointOneWay(t *testing.T) {
 		"internal/fleet/replica": {
 			"consumer", "internal/fleet/alert", "internal/fleet/intake", "internal/fleet/boot", "internal/fleet/clock", "internal/fleet/node", "internal/fleet/registry", "internal/fleet/sweep", "internal/tracing", "job", "kv", "producer",
 		},
-		"internal/lab/bench":           {"internal/fleet/replica", "job", "kv"},
+		"lab/bench":           {"internal/fleet/replica", "job", "kv"},
 		"internal/lab/proxy":           {},
-		"internal/lab/torture/plan":    {"job"},
-		"internal/lab/torture/promise": {"internal/lab/torture/plan", "job"},
-		"internal/lab/torture":         {"internal/lab/proxy", "internal/lab/torture/plan", "internal/lab/torture/promise", "internal/fleet/boot", "client", "internal/attach", "internal/fleet/replica", "job", "kv"},
+		"lab/torture/plan":    {"job"},
+		"lab/torture/promise": {"lab/torture/plan", "job"},
+		"lab/torture":         {"internal/lab/proxy", "lab/torture/plan", "lab/torture/promise", "internal/fleet/boot", "client", "internal/attach", "internal/fleet/replica", "job", "kv"},
 		"internal/fleet/inject":        {"internal/fleet/clock", "job"},
 		"croncetest":                   {module, "internal/fleet/clock", "internal/fleet/inject", "client", "internal/attach", "job", "kv"},
 		"":                             {"internal/fleet/clock", "internal/fleet/inject", "internal/api", "client", "internal/attach", "internal/fleet/replica", "internal/text/version", "internal/tracing", "job", "kv", "producer"},
@@ -175,7 +184,7 @@ func TestJobIsPure(t *testing.T) {
 func TestPrometheusAndExportersComeOnlyWhenAskedFor(t *testing.T) {
 	t.Parallel()
 	for path, p := range listPackages(t) {
-		if !ours(path) || strings.HasPrefix(path, module+"/cmd/") {
+		if !ours(path) || strings.HasPrefix(path, module+"/cmd/") || strings.HasPrefix(path, module+"/lab/") {
 			continue
 		}
 		for _, dep := range p.Deps {
@@ -212,9 +221,9 @@ func TestLibraryUsersDoNotLinkWhatOnlyTheBinaryNeeds(t *testing.T) {
 func TestLibraryUsersDoNotGetTheServer(t *testing.T) {
 	t.Parallel()
 	for path, p := range listPackages(t) {
-		if !ours(path) || strings.HasPrefix(path, module+"/cmd/") || strings.HasPrefix(path, module+"/integration") ||
+		if !ours(path) || strings.HasPrefix(path, module+"/cmd/") || strings.HasPrefix(path, module+"/lab/") || strings.HasPrefix(path, module+"/integration") ||
 			path == module+"/croncetest" || path == module+"/internal/natsconn/embed" || path == module+"/internal/lab/natstest" || path == module+"/internal/lab/kvtest" || path == module+"/internal/lab/filetest" ||
-			path == module+"/internal/lab/conformance/peer" {
+			path == module+"/internal/lab/need" || path == module+"/internal/lab/clitest" {
 			continue
 		}
 		for _, dep := range p.Deps {

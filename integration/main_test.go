@@ -54,18 +54,23 @@ var (
 	cronce     = sync.OnceValues(func() (string, error) { return build("github.com/cronce-io/cronce/cmd/cronce") })
 	web        = sync.OnceValues(func() (string, error) { return build("github.com/cronce-io/cronce/integration/web") })
 	sqlExample = sync.OnceValues(func() (string, error) { return build("github.com/cronce-io/cronce/examples/sql") })
+	cronceLab  = sync.OnceValues(func() (string, error) { return buildIn("../lab", "github.com/cronce-io/cronce/lab/cmd/cronce-lab") })
 	natsServer = sync.OnceValues(func() (string, error) { return build("github.com/nats-io/nats-server/v2") })
 )
 
 // build compiles a main package of this module or of one that it requires. It has the race detector if the
 // tests have it.
-func build(pkg string) (string, error) {
+func build(pkg string) (string, error) { return buildIn(".", pkg) }
+
+// buildIn compiles a main package for the module that has the folder dir.
+func buildIn(dir, pkg string) (string, error) {
 	path := filepath.Join(workshop, strings.TrimSuffix(filepath.Base(pkg), "v2")+".bin")
 	args := []string{"build", "-o", path}
 	if raceDetector {
 		args = append(args, "-race")
 	}
 	cmd := exec.Command("go", append(args, pkg)...)
+	cmd.Dir = dir
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build %s: %w\n%s", pkg, err, out)
 	}

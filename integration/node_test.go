@@ -4,15 +4,12 @@ package integration
 
 import (
 	"encoding/json"
-	"maps"
 	"os"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
-	"github.com/cronce-io/cronce/internal/lab/conformance"
-	"github.com/cronce-io/cronce/internal/lab/natstest"
 )
 
 const (
@@ -53,33 +50,6 @@ func (s *site) javascriptWorking(name, work string, jobs ...string) *process {
 		args = append(args, "--job", j)
 	}
 	return start(s.t, name, s.env(), nil, needNode(s.t), args...)
-}
-
-// The conformance kit asks the client for Node.js as it asks any client. The client leaves to others only what
-// its README says.
-func TestJavaScriptAnswersTheProtocolsVectors(t *testing.T) {
-	t.Parallel()
-	node := needNode(t)
-	cases, err := conformance.Cases()
-	if err != nil {
-		t.Fatal(err)
-	}
-	left := map[string]int{}
-	err = conformance.Ask(t.Context(), conformance.Command{Line: "'" + node + "' " + nodeClient + "/vectors.js"}, cases, natstest.Patience, func(v conformance.Verdict) {
-		if v.Wrong != "" {
-			t.Errorf("%s: %s", v.Case, v.Wrong)
-		}
-		if v.Left != "" {
-			left[v.Case.File]++
-		}
-	})
-	if err != nil {
-		t.Error(err)
-	}
-	want := map[string]int{"names": 10, "values": 13, "layout": 2, "registry": 5, "claims": 1, "shards": 8, "events": 18, "sweeps": 31, "shares": 13}
-	if !maps.Equal(left, want) {
-		t.Errorf("cases left to others, by file: %v, want %v", left, want)
-	}
 }
 
 // The client's own tests check what the kit cannot ask.

@@ -16,7 +16,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// tortureSum is the last line of what "cronce torture -o json" prints.
+// tortureSum is the last line of what "cronce-lab torture -o json" prints.
 type tortureSum struct {
 	OK, Conclusive                                           bool
 	Seed                                                     uint64
@@ -35,7 +35,7 @@ func (s *site) torture(args ...string) *process {
 	}
 	env := append(slices.DeleteFunc(s.env(), func(v string) bool { return strings.HasPrefix(v, "TMPDIR=") }), "TMPDIR="+tmp)
 	args = append([]string{"torture", "--lease", "2s", "--duration", "16s", "--workers", "3", "--producers", "1", "-o", "json"}, args...)
-	return start(s.t, "torture", env, nil, program(s.t, cronce), args...)
+	return start(s.t, "torture", env, nil, program(s.t, cronceLab), args...)
 }
 
 // leftNothing checks that the torture left no files, and on given servers no other streams than these. TestMain checks

@@ -1,4 +1,4 @@
-// Runs this client for "cronce conformance peer" and "cronce torture --node-cmd". Its environment says what it does,
+// Runs this client for "cronce-lab conformance peer" and "cronce-lab torture --node-cmd". Its environment says what it does,
 // and it appends what its handlers do to the record: docs/conformance.md describes both.
 import { appendFileSync } from "node:fs";
 import { createConnection } from "node:net";

@@ -1,7 +1,7 @@
-// Answers the questions of "cronce conformance vectors" for this client: each line of standard input is a
+// Answers the questions of "cronce-lab conformance vectors" for this client: each line of standard input is a
 // question, and each line of standard output an answer.
 //
-//   cronce conformance vectors --cmd 'node clients/node/vectors.js'
+//   cronce-lab conformance vectors --cmd 'node clients/node/vectors.js'
 import { createHash } from "node:crypto";
 import { createInterface } from "node:readline";
 import { cancelled, complete, decide, release } from "./lib/claim.js";

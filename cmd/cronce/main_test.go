@@ -7,12 +7,12 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
 
+	"github.com/cronce-io/cronce/internal/lab/clitest"
 	"github.com/cronce-io/cronce/internal/lab/filetest"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 
@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 	natstest.WaitMore(8)
 	goleak.VerifyTestMain(m,
 		// The goroutine that waits for signals lives as long as the process.
-		goleak.IgnoreTopFunction("github.com/cronce-io/cronce/cmd/cronce.untilSignal.func1"),
+		goleak.IgnoreTopFunction("github.com/cronce-io/cronce/cmd/cronce/base.UntilSignal.func1"),
 		// In one run of thirty, an embedded server that is shut down while it creates a stream does not
 		// end the goroutine of the stream's store. That does not matter to a process that ends.
 		goleak.IgnoreTopFunction("github.com/nats-io/nats-server/v2/server.(*fileStore).flushStreamStateLoop"),
@@ -61,28 +61,9 @@ func (c cli) run(t *testing.T, args ...string) result {
 
 func (c cli) runContext(ctx context.Context, args ...string) result {
 	var stdout strings.Builder
-	var stderr screen
+	var stderr clitest.Screen
 	code := execute(ctx, c.app(&stdout, &stderr), args)
 	return result{code, stdout.String(), stderr.String()}
-}
-
-// screen is a stderr that is safe for concurrent use, like a real one: a connection may still log
-// while the command prints its error.
-type screen struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (s *screen) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.text.Write(p)
-}
-
-func (s *screen) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.text.String()
 }
 
 func (c cli) app(stdout, stderr io.Writer) *base.App {
@@ -122,16 +103,5 @@ func (r result) oneError(t *testing.T, code int, parts ...string) {
 	if r.code != code {
 		t.Errorf("exit status %d, want %d", r.code, code)
 	}
-	line, ok := strings.CutSuffix(r.stderr, "\n")
-	if !ok || strings.Contains(line, "\n") || !strings.HasPrefix(line, "cronce: ") {
-		t.Errorf("stderr is not one line that begins with the program's name:\n%s", r.stderr)
-	}
-	for _, part := range parts {
-		if !strings.Contains(line, part) {
-			t.Errorf("stderr %q does not say %q", line, part)
-		}
-	}
-	if r.stdout != "" {
-		t.Errorf("stdout is not empty: %q", r.stdout)
-	}
+	clitest.OneError(t, "cronce", r.stdout, r.stderr, parts...)
 }

@@ -109,7 +109,7 @@ func TestReaderThatLeaves(t *testing.T) {
 
 func TestFirstSignalAsksTheSecondEnds(t *testing.T) {
 	exits := make(chan int, 100)
-	ctx := untilSignal(t.Context(), func(code int) { exits <- code })
+	ctx := base.UntilSignal(t.Context(), func(code int) { exits <- code })
 	send := func(sig syscall.Signal) {
 		t.Helper()
 		if err := syscall.Kill(os.Getpid(), sig); err != nil {

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/cronce-io/cronce/cmd/cronce/base"
+	"github.com/cronce-io/cronce/internal/lab/clitest"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 )
 
@@ -34,7 +35,7 @@ func TestAShadowJobIsRecordedAndItsCommandDoesNotRun(t *testing.T) {
 	}
 	write("shadow: true,") // the user of its command is not on this machine, and need not be
 	node := command(t, "run", "-f", file, "--server", url)
-	log := &screen{}
+	log := &clitest.Screen{}
 	node.Stderr = log
 	if err := node.Start(); err != nil {
 		t.Fatal(err)

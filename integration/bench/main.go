@@ -144,7 +144,7 @@ wrote this page. It is a module of its own.
 - Not in favour of Cronce: Cronce and River record each outcome. asynq keeps no record of runs that succeeded, and nats-server's
   schedules record nothing. Cronce runs with its default of 16 handlers at once, River with 2,000 and asynq with 100.
 - Lateness is measured on runs that were triggered for a later time, which the server's timers publish. A producer publishes the
-  slots of a schedule: "cronce bench" measures their lateness.
+  slots of a schedule: "cronce-lab bench" measures their lateness.
 - The load of the machine is given below. If it was high, only large differences mean something.
 
 ## Machine, versions and commands

@@ -67,5 +67,5 @@
 // not bounded.
 //
 // The tests check the rules as tables, as scenario files (testdata) and as properties. The
-// model in integration/model explores them together with a broker that loses answers.
+// model in lab/model explores them together with a broker that loses answers.
 package core

@@ -94,7 +94,7 @@ export default defineConfig({
       { text: 'Come from elsewhere', items: pages(['When to use it', '/comparison'], ['Migration', '/migration'], ['From River and others', '/from-river']) },
       { text: 'Reference', items: pages(['Job files', '/configuration'], ['Commands', '/cli'], ['Metrics', '/metrics'], ['Stability', '/stability']) },
       { text: 'Operate', items: pages(['Operations', '/operations'], ['Kubernetes', '/kubernetes'], ['Threat model', '/threat-model'], ['Scale', '/scale'], ['Benchmarks', '/benchmarks']) },
-      { text: 'Other languages', items: pages(['Protocol', '/protocol'], ['Conformance', '/conformance']) },
+      { text: 'Other languages', items: pages(['Protocol', '/protocol'], ['Conformance', '/conformance'], ['Commands of cronce-lab', '/lab']) },
       { text: 'Decisions', link: '/decisions/README' },
     ].map(({ items, ...group }) => ({ ...group, ...(items && { items: items.filter(({ link }) => existsSync(join(docs, link + '.md'))) }) })),
     footer: { message: 'Apache-2.0' },
