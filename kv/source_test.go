@@ -3,6 +3,7 @@ package kv_test
 import (
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -291,4 +292,77 @@ func stepDown(t *testing.T, c *natstest.Cluster) {
 		}
 	}
 	t.Fatal("no leader")
+}
+
+// A server closes a connection for which more than 64 MiB wait, and a client drops messages beyond that.
+func TestARequestIsBoundedInBytes(t *testing.T) {
+	t.Parallel()
+	s := open(t, natstest.Run(t, func(o *server.Options) { o.MaxPayload = 1 << 20 }).JetStream(), kv.Options{})
+	const n, size = 40, 200 << 10
+	publish := func(size int) {
+		t.Helper()
+		m := core.Message{Slot: job.NewSlot("report", time.Now()), Offer: int(offers.Add(1))}
+		if _, err := s.Slots().Publish(within(t, 10*time.Second), "default", m, []byte(strings.Repeat("x", size))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range n {
+		publish(size)
+	}
+	l := listen(t, s, 0, 1)
+	requests := 0
+	for got := 0; got < n; requests++ {
+		l.ask(0, n-got, natstest.Patience)
+		natstest.Eventually(t, "the end of a request", func() bool {
+			msgs, ends := l.got()
+			return len(ends) > requests || len(msgs) == n
+		})
+		msgs, ends := l.got()
+		if brought := (len(msgs) - got) * size; brought == 0 || brought > 3<<20 {
+			t.Fatalf("request %d brought %d bytes", requests, brought)
+		}
+		if len(ends) > 0 && ends[len(ends)-1] != nil {
+			t.Fatalf("request %d ended with %v", requests, ends[len(ends)-1])
+		}
+		got = len(msgs)
+	}
+	if requests < 3 {
+		t.Errorf("%d requests for %d bytes, want at least 3", requests, n*size)
+	}
+}
+
+// A server may have stored a message before its max_payload was lowered.
+func TestAMessageThatIsLargerThanARequestArrives(t *testing.T) {
+	t.Parallel()
+	var now *server.Options
+	srv := natstest.Run(t, func(o *server.Options) { o.MaxPayload, now = 8<<20, o })
+	s := open(t, srv.JetStream(), kv.Options{})
+	m := core.Message{Slot: job.NewSlot("report", time.Now())}
+	if _, err := s.Slots().Publish(within(t, 10*time.Second), "default", m, []byte(strings.Repeat("x", 5<<20))); err != nil {
+		t.Fatal(err)
+	}
+	lowered := *now
+	lowered.Port = srv.Addr().(*net.TCPAddr).Port
+	lowered.NoSigs, lowered.NoLog, lowered.MaxPayload = true, true, 64<<10
+	if err := srv.ReloadOptions(&lowered); err != nil {
+		t.Fatal(err)
+	}
+	small := open(t, srv.JetStream(), kv.Options{})
+	if most := small.MaxPayload(); most != 64<<10 {
+		t.Fatalf("max_payload is %d", most)
+	}
+	l := listen(t, small, 0, 1)
+	for asked := 0; ; asked++ {
+		l.ask(0, 1, natstest.Patience)
+		natstest.Eventually(t, "the message, or the end of the request", func() bool {
+			msgs, ends := l.got()
+			return len(msgs) == 1 || len(ends) > asked
+		})
+		if msgs, ends := l.got(); len(msgs) == 1 || len(ends) > 4 {
+			if len(msgs) != 1 {
+				t.Errorf("no message after %d requests, %v", len(ends), ends)
+			}
+			return
+		}
+	}
 }

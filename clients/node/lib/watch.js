@@ -108,7 +108,7 @@ async function streamOf(nc, bucket) {
       // Without a filter: with one, the subject of the request is not among those that a node's login may publish to.
       const consumer = await jetstream(nc).consumers.get(stream, { deliver_policy: DeliverPolicy.LastPerSubject });
       // If a request is lost with its connection, the client notices that after this time.
-      return consumer.consume({ max_messages: 1000, expires: 5000 });
+      return consumer.consume({ max_messages: 100, expires: 5000 });
     },
   };
 }

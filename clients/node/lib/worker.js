@@ -13,6 +13,7 @@ import { longest, pause, turn, unlimited } from "./store.js";
 import { parseDuration, toMs } from "./values.js";
 
 const headerRoom = 4096; // bytes of a message that its headers, and the nonce of its value, may take
+const askedAtOnce = 32; // messages of one request: a payload has up to 256 KiB, and heartbeats wait behind what a server sends
 const asking = 1000; // ms until a request for messages expires
 const unrecorded = 8; // for each place, the slots in flight: those whose handlers have returned are being recorded
 const maxWait = 500; // ms that a slot waits for a place until its message goes back: another worker may have one
@@ -112,7 +113,7 @@ export class Worker {
     if (!this.node.trusted()) return pause(20, signal);
     const { free } = this, asked = this.shares.reduce((sum, other) => sum + other.asked, 0);
     // While a place is free, the requests of the other consumers do not keep this one from its messages.
-    const ask = Math.max(Math.min(share.ask, free - asked), free > 0 ? 1 : 0);
+    const ask = Math.max(Math.min(share.ask, free - asked, askedAtOnce), free > 0 ? 1 : 0);
     if (ask === 0) return this.released(20);
     const group = this.grouped ? { group: "workers", priority: 0 } : {};
     let got = 0;

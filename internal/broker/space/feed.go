@@ -57,19 +57,20 @@ func (f *Feed) Each(ctx context.Context, n int, handle func(jetstream.Msg)) erro
 	})
 }
 
-// Groups requests up to n messages and waits for them for at most wait. It calls handle
+// Groups requests up to n messages, and no more bytes than wire.PullBytes, and waits for them for at most wait. It calls handle
 // with the messages that have arrived together, one group at a time. If handle returns an
 // error, Groups naks the messages that it has not passed to handle, and returns the error. After
 // an error, the caller must open the feed again.
 func (f *Feed) Groups(ctx context.Context, n int, wait time.Duration, handle func([]jetstream.Msg) error) error {
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
-	batch, err := wire.Fetch(ctx, f.consumer, n)
+	batch, err := wire.Fetch(ctx, f.consumer, n, jetstream.FetchMaxBytes(f.s.PullBytes()))
 	if err != nil {
 		return err
 	}
-	messages := batch.Messages()
+	messages, arrived := batch.Messages(), false
 	for m := range messages {
+		arrived = true
 		group := []jetstream.Msg{f.delivered(m)}
 		for more := true; more; {
 			select {
@@ -89,7 +90,11 @@ func (f *Feed) Groups(ctx context.Context, n int, wait time.Duration, handle fun
 			return err
 		}
 	}
-	if err := batch.Error(); ctx.Err() == nil && !errors.Is(err, jetstream.ErrNoHeartbeat) {
+	err = batch.Error()
+	if errors.Is(err, jetstream.ErrMaxBytesExceeded) && arrived { // the next message goes into the next request
+		return nil
+	}
+	if ctx.Err() == nil && !errors.Is(err, jetstream.ErrNoHeartbeat) {
 		return err
 	}
 	return nil // ctx ended, or the server stopped answering

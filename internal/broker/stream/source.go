@@ -38,6 +38,9 @@ type Source struct {
 	lanes  []*lane
 	opened time.Time
 	ended  atomic.Bool // messages are no longer passed on
+
+	// bytes bounds the messages of a request. It grows if the next message is larger.
+	bytes atomic.Int64
 }
 
 // priorityGroup is the part of a pull request that sets its priority.
@@ -51,6 +54,7 @@ type lane struct {
 	sub   *nats.Subscription // only the transport's writer uses it
 	inbox string             // prefix of the reply subjects; each request appends a token
 	asked atomic.Int64       // token of the newest request
+	empty atomic.Bool        // the newest request has brought no message
 }
 
 // Queue returns the durable consumer of a queue, and creates it if there is none. It
@@ -97,6 +101,7 @@ func (s *Store) source(stream, queue string, priority int, open func() error) (*
 		return nil, err
 	}
 	src := &Source{s: s, queue: queue, opened: time.Now(), next: s.Prefix + "CONSUMER.MSG.NEXT." + stream + "." + queue}
+	src.bytes.Store(int64(s.PullBytes()))
 	if s.Prioritizes() {
 		src.group = &priorityGroup{layout.WorkerGroup, priority}
 	}
@@ -123,8 +128,15 @@ func (s *Source) Listen(lanes int, message func(lane int, m jetstream.Msg), ende
 					return
 				}
 				if m.Reply != "" {
+					l.empty.Store(false)
 					message(i, delivered{m, wire.NewAcks(&s.s.Wire, m.Reply)})
 				} else if over, err := status(m); over && l.current(m.Subject) {
+					if errors.Is(err, errTooLarge) {
+						err = nil // the next request brings the message
+						if l.empty.Load() {
+							s.bytes.Store(2 * s.bytes.Load())
+						}
+					}
 					ended(i, err)
 				}
 			})
@@ -133,7 +145,7 @@ func (s *Source) Listen(lanes int, message func(lane int, m jetstream.Msg), ende
 	return nil
 }
 
-// Ask requests up to n messages on the lane for the duration d. The lane's previous
+// Ask requests up to n messages, and a bounded number of bytes, on the lane for the duration d. The lane's previous
 // request must have ended. Ask does not block. If the server has reported that this login may not
 // ask, the error is job.ErrDenied.
 func (s *Source) Ask(lane, n int, d time.Duration) error {
@@ -145,13 +157,15 @@ func (s *Source) Ask(lane, n int, d time.Duration) error {
 	}
 	request, err := json.Marshal(struct {
 		Batch   int           `json:"batch"`
+		Bytes   int64         `json:"max_bytes"`
 		Expires time.Duration `json:"expires"`
 		*priorityGroup
-	}{n, d, s.group})
+	}{n, s.bytes.Load(), d, s.group})
 	if err != nil {
 		return err
 	}
 	l := s.lanes[lane]
+	l.empty.Store(true)
 	reply := l.inbox + "." + strconv.FormatInt(l.asked.Add(1), 10)
 	s.s.Transport.Publish(s.next, reply, request, time.Now().Round(0).Add(d))
 	return nil
@@ -210,6 +224,7 @@ func (l *lane) current(subject string) bool {
 // Errors that end a request before it expires.
 var (
 	errQueueDeleted = errors.New("the queue's consumer was deleted")
+	errTooLarge     = errors.New("the next message has more bytes than the request has left")
 	errNoAnswer     = errors.New("the queue does not answer: it was removed, or has no leader now")
 )
 
@@ -228,6 +243,8 @@ func status(m *nats.Msg) (over bool, err error) {
 		switch strings.ToLower(description) {
 		case "batch completed", "leadership change", "server shutdown":
 			return true, nil // ask again, perhaps another leader
+		case "message size exceeds maxbytes":
+			return true, errTooLarge
 		case "consumer deleted":
 			return true, errQueueDeleted
 		}

@@ -101,9 +101,12 @@ func (b Bucket) SendAll(writes []*Writing) {
 }
 
 // batchable returns how many of the messages fit into one batch.
-func batchable(all []Member) (n int) {
-	for size := 0; n < min(len(all), maxBatch) && (n == 0 || size+all[n].Size() <= maxBatchBytes); n++ {
-		size += all[n].Size()
+func batchable(all []Member) (n int) { return fitting(all[:min(len(all), maxBatch)], maxBatchBytes) }
+
+// fitting returns how many of the messages have bodies of at most that many bytes together, and at least one.
+func fitting(all []Member, bytes int) (n int) {
+	for ; n < len(all) && (n == 0 || all[n].Size() <= bytes); n++ {
+		bytes -= all[n].Size()
 	}
 	return n
 }

@@ -154,7 +154,7 @@ func (b Bucket) Changes(ctx context.Context, at *Cursor, headersOnly bool) iter.
 func (b Bucket) pull(ctx context.Context, c jetstream.Consumer, received *uint64, n int, found func(Entry) bool) (left uint64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, changesWait)
 	defer cancel()
-	batch, err := Fetch(ctx, c, n, jetstream.FetchMaxBytes(b.changesBytes()))
+	batch, err := Fetch(ctx, c, n, jetstream.FetchMaxBytes(b.PullBytes()))
 	if err != nil {
 		return 0, err
 	}
@@ -181,12 +181,4 @@ func (b Bucket) pull(ctx context.Context, c jetstream.Consumer, received *uint64
 		err = fmt.Errorf("%w: %w", job.ErrUnknown, cmp.Or(batch.Error(), context.DeadlineExceeded))
 	}
 	return 0, err
-}
-
-// changesBytes bounds the changes of one pull request. The broker closes a connection for which more
-// than its max_pending waits, which is 64 MiB by default, and changesAtOnce large records may be more
-// than that. The largest message fits, or the request would never be answered with it.
-func (b Bucket) changesBytes() int {
-	const names = 16 << 10 // of the subjects of a message and of its ack
-	return max(getBytes, b.Link().MaxPayload()+names)
 }

@@ -12,6 +12,10 @@ const (
 	// accepts 50 open batches of a stream, from all processes.
 	maxBatches = 4
 
+	// maxRoundBytes bounds the bodies of a round's messages, but not of a single message. Other messages, such
+	// as heartbeats, wait behind those of a round on a slow link.
+	maxRoundBytes = 4 << 20
+
 	// maxRound is how long messages wait for the end of a round that gets no answer.
 	maxRound = time.Second
 
@@ -63,6 +67,7 @@ type round struct {
 	group      *Group
 	began      time.Time
 	sent       int  // number of messages
+	bytes      int  // of the bodies of all messages
 	unanswered int  // number of messages without an answer
 	together   bool // some of them went as a batch
 	atOnce     int  // number of messages sent at its beginning
@@ -72,7 +77,7 @@ type round struct {
 func (g *Group) Send(m Member) {
 	q := m.question()
 	g.mu.Lock()
-	if g.round != nil && (len(g.waiting) > 0 || g.round.unanswered >= g.window()) {
+	if g.round != nil && (len(g.waiting) > 0 || g.round.unanswered >= g.window() || g.round.bytes+m.Size() > maxRoundBytes) {
 		g.wait(m)
 		var more []*batch
 		if len(g.waiting)%minBatch == 0 { // rarely, since it may look at all that wait
@@ -86,7 +91,7 @@ func (g *Group) Send(m Member) {
 		g.Transport.storage.doubtDistance()
 		g.begin()
 	}
-	g.round.add(q)
+	g.round.add(m)
 	g.mu.Unlock()
 	g.Transport.Ask(q)
 }
@@ -108,10 +113,12 @@ func (g *Group) wait(m Member) {
 	g.waiting = append(g.waiting, m)
 }
 
-func (r *round) add(q *Question) {
+func (r *round) add(m Member) {
+	q := m.question()
 	q.round, q.openBefore = r, r.unanswered
 	r.unanswered++
 	r.sent++
+	r.bytes += m.Size()
 }
 
 func (g *Group) begin() *round {
@@ -170,11 +177,12 @@ func (g *Group) next() (single []Member, batches []*batch) {
 	batches = g.batches(r)
 	// Fast storage takes all that waited while it was measured, at once.
 	if n := min(len(g.waiting), max(g.window(), window)); len(batches) == 0 || n < minBatch {
+		n = fitting(g.waiting[:n], maxRoundBytes)
 		single = slices.Clone(g.waiting[:n])
 		g.waiting = slices.Delete(g.waiting, 0, n)
 	}
 	for _, m := range single {
-		r.add(m.question())
+		r.add(m)
 	}
 	r.atOnce = len(single)
 	if len(g.waiting) > 0 {
@@ -240,7 +248,7 @@ func (g *Group) batch(r *round, members []Member) *batch {
 	b := newBatch(g.Wire, members)
 	b.waited, b.wall = true, members[0].question().wall
 	for _, m := range members {
-		r.add(m.question())
+		r.add(m)
 	}
 	return b
 }

@@ -534,3 +534,38 @@ func TestAPublicationThatWaitedThroughASuspensionIsNotSent(t *testing.T) {
 		}
 	})
 }
+
+func TestARoundIsBoundedInBytes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const size, n = 300 << 10, 100
+		b := newFakeBroker(&values{map[string]Entry{}})
+		b.late = func() time.Duration { return 50 * time.Millisecond }
+		of, _ := grouped(b)
+		open := func() int {
+			synctest.Wait()
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			return len(b.sent)
+		}
+		large := []byte(strings.Repeat("x", size))
+		var answers sync.WaitGroup
+		answers.Add(n)
+		for i := range n {
+			of.Writing(t.Context(), "key"+strconv.Itoa(i), 0, func(_ uint64, err error) {
+				if err != nil {
+					t.Error(err)
+				}
+				answers.Done()
+			}).SendValue(large, "nonce", nil)
+		}
+		for before := 0; before < n; time.Sleep(50 * time.Millisecond) {
+			sent := open()
+			if round := sent - before; round < 1 || round*size > maxRoundBytes {
+				t.Fatalf("%d writes of %d bytes are open at once, want at least one and at most %d bytes", round, size, maxRoundBytes)
+			}
+			before = sent
+		}
+		answers.Wait()
+	})
+}

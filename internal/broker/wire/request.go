@@ -118,6 +118,17 @@ func Fetch(ctx context.Context, c jetstream.Consumer, n int, opts ...jetstream.F
 	return <-made, nil
 }
 
+// pullBytes bounds the messages of one pull request. The server closes a connection for which more than
+// its max_pending waits, which is 64 MiB by default, and on a slow link other answers wait behind them.
+const pullBytes = 2 << 20
+
+// PullBytes returns the bound for the messages of one pull request, in bytes. The largest message fits: the
+// server would never answer the request with it otherwise.
+func (w Wire) PullBytes() int {
+	const names = 16 << 10 // of the subjects of a message and of its ack
+	return max(pullBytes, w.Link().MaxPayload()+names)
+}
+
 // FeedWait is the timeout of a pull request.
 const FeedWait = 30 * time.Second
 

@@ -46,6 +46,9 @@ const (
 	// tailHeartbeat is the interval of the broker's idle heartbeats.
 	tailHeartbeat = 5 * time.Second
 
+	// tailAtOnce is the number of changes in one request.
+	tailAtOnce = 500
+
 	// tailThreshold is how long the broker keeps a consumer without requests.
 	tailThreshold = time.Minute
 
@@ -350,7 +353,7 @@ func (w *watcher) startTail(ctx context.Context) (*tail, error) {
 	if err != nil {
 		return nil, err
 	}
-	messages, err := c.Messages(jetstream.PullHeartbeat(tailHeartbeat), jetstream.WithMessagesErrOnMissingHeartbeat(true))
+	messages, err := c.Messages(jetstream.PullMaxMessagesWithBytesLimit(tailAtOnce, w.PullBytes()), jetstream.PullHeartbeat(tailHeartbeat), jetstream.WithMessagesErrOnMissingHeartbeat(true))
 	if err != nil {
 		return nil, err
 	}
