@@ -137,20 +137,24 @@ func (c *Client) ListSlots(ctx context.Context, f SlotFilter) (SlotList, error) 
 	return list, nil
 }
 
-// slotPage is how many rows Slots asks for at a time.
-const slotPage = 10_000
+// slotPage is how many rows Slots asks for at first. Each page reads all that the filter may select, so each
+// further page is larger, up to maxSlotPage.
+const (
+	slotPage    = 10_000
+	maxSlotPage = 16 * slotPage
+)
 
 // Slots iterates over the slots that the filter selects, oldest first. It lists them in pages, so it
-// holds a few tens of thousands of rows at most, unless Newest is set. A value that cannot be read
+// holds a few hundred thousand rows at most, unless Newest is set. A value that cannot be read
 // yields an error that wraps job.ErrInvalid or job.ErrVersion, and the iteration goes on; with After,
 // Slots leaves such a value out. Any other error ends the iteration.
 func (c *Client) Slots(ctx context.Context, f SlotFilter) iter.Seq2[SlotRow, error] {
 	return func(yield func(SlotRow, error) bool) {
 		left, limited := f.Limit, f.Limit > 0
-		for {
+		for size := slotPage; ; size = min(4*size, maxSlotPage) {
 			page := f
-			if page.Limit = slotPage; limited {
-				page.Limit = min(left, slotPage)
+			if page.Limit = size; limited {
+				page.Limit = min(left, size)
 			}
 			if f.Newest {
 				page.Limit = f.Limit

@@ -74,7 +74,7 @@ type Run struct {
 
 	// New reports that this order created the run. Otherwise the run existed, and keeps the
 	// time and payload of its first order. A run that waits for its first start may be reported
-	// as new again in two cases. Either more than 10,000 runs of the job have waited for longer.
+	// as new again in two cases. Either runs of the job with more than 4 MiB have waited for longer.
 	// Or the login may not list what waits (the role caller), and the run was ordered longer ago
 	// than the duplicate window (2 minutes by default), or was ordered for a time that has come.
 	// It runs once all the same. If the broker stored the run and its answer was lost, the run may
@@ -136,11 +136,6 @@ func (c *Client) readAndTrigger(ctx context.Context, slot job.Slot, o TriggerOpt
 		c.cfg.Alive()
 		if errors.Is(err, errBegun) {
 			all = true
-			continue
-		}
-		folded := err == nil && !run.New && stored.record == nil && stored.timer == nil && stored.waiting == nil
-		if folded && !all && c.editedLately(stored) {
-			all = true // the run may wait in a former queue of the job
 			continue
 		}
 		// A conflict means that the timer was set, moved or fired meanwhile: read again.
@@ -236,8 +231,9 @@ func (c *Client) readRun(ctx context.Context, slot job.Slot, o TriggerOptions, a
 	return s, err
 }
 
-// mostWaiting bounds how many waiting messages an order looks at, in each stream.
-const mostWaiting = 10_000
+// mostWaiting bounds the size of the waiting messages that an order looks at, in each stream. The broker has
+// no index of their keys, and cannot list their headers only.
+const mostWaiting = 4 << 20
 
 // waitingRuns calls found with the messages of a job's runs that wait for a worker, oldest first,
 // until found returns false. Unless all is true, it leaves out the messages in the stream of slots that
@@ -247,20 +243,16 @@ func (c *Client) waitingRuns(ctx context.Context, name string, now time.Time, al
 	if c.cfg.NoList {
 		return nil
 	}
-	published := stream.WaitingFilter{Job: name}
+	published := stream.WaitingFilter{Job: name, Bytes: mostWaiting}
 	if !all {
 		published.Before = now.Add(-c.cfg.Settings.WithDefaults().Duplicates + foldMargin)
 	}
 	for _, waiting := range []iter.Seq2[stream.WaitingSlot, error]{
 		c.cfg.Slots.Waiting(ctx, published),
-		c.cfg.Timers.Waiting(ctx, stream.WaitingFilter{Job: name, Fired: true}), // of any age: a fired timer has no message ID
+		c.cfg.Timers.Waiting(ctx, stream.WaitingFilter{Job: name, Fired: true, Bytes: mostWaiting}), // of any age: a fired timer has no message ID
 	} {
-		n := 0
 		for w, err := range waiting {
 			c.cfg.Alive()
-			if n++; n > mostWaiting {
-				break
-			}
 			switch {
 			case exchange.IsUnreadable(err):
 			case errors.Is(err, job.ErrDenied):
@@ -356,7 +348,7 @@ func (c *Client) order(ctx context.Context, slot job.Slot, o TriggerOptions, s s
 	for i, shard := range all {
 		m.Slot = shard
 		if !later {
-			folded, err := c.cfg.Slots.Put(ctx, j.Queue, m, payload)
+			at, folded, err := c.cfg.Slots.PutAt(ctx, j.Queue, m, payload)
 			switch {
 			case err != nil:
 				return t, err
@@ -365,6 +357,9 @@ func (c *Client) order(ctx context.Context, slot job.Slot, o TriggerOptions, s s
 				return t, errBegun
 			case i == len(all)-1:
 				t.New = false
+				if c.editedLately(s) {
+					return c.inFormerQueue(ctx, t, shard, at)
+				}
 			}
 			continue
 		}
@@ -379,6 +374,23 @@ func (c *Client) order(ctx context.Context, slot job.Slot, o TriggerOptions, s s
 		if err != nil {
 			return t, err
 		}
+	}
+	return t, nil
+}
+
+// inFormerQueue returns the run with the queue and the time of the earlier message, at a sequence of the
+// stream, into which the stream has folded this order: the job may have had another queue then. If the
+// message is not found, a worker has the run already, or will find it.
+func (c *Client) inFormerQueue(ctx context.Context, t Run, shard job.Slot, at uint64) (Run, error) {
+	w, err := c.cfg.Slots.At(ctx, at)
+	c.cfg.Alive()
+	switch {
+	case errors.Is(err, job.ErrNotFound), errors.Is(err, job.ErrDenied), exchange.IsUnreadable(err):
+		return t, nil
+	case err != nil:
+		return t, err
+	case w.Slot == shard:
+		t.Queue, t.Due = w.Queue, w.Due
 	}
 	return t, nil
 }
@@ -554,7 +566,8 @@ func (c *Client) readRuns(ctx context.Context, name string, orders []TriggerOpti
 	c.cfg.Alive()
 	s.noted = map[job.Slot]*storedRun{}
 	queue := s.entry.Job.WithDefaults().Queue
-	s.all = s.entry.Job.Shards > 1 || c.editedLately(s.storedRun) || slices.ContainsFunc(orders, func(o TriggerOptions) bool { return o.At.After(s.now) })
+	shards := len(firstShards(job.Slot{Job: name}, s.entry))
+	s.all = s.entry.Job.Shards > 1 || shards > 1 && c.editedLately(s.storedRun) || slices.ContainsFunc(orders, func(o TriggerOptions) bool { return o.At.After(s.now) })
 	err = c.waitingRuns(ctx, name, s.now, s.all, func(w *stream.WaitingSlot) bool {
 		run := s.noted[w.Slot.Whole()]
 		if run == nil {

@@ -157,6 +157,15 @@ func (s slots) Put(ctx context.Context, queue string, m core.Message, payload []
 	return s.Publish(ctx, queue, m, payload)
 }
 
+func (s slots) PutAt(ctx context.Context, queue string, m core.Message, payload []byte) (uint64, bool, error) {
+	folded, err := s.Publish(ctx, queue, m, payload)
+	return 3, folded, err
+}
+
+func (s slots) At(context.Context, uint64) (stream.WaitingSlot, error) {
+	return stream.WaitingSlot{Message: s.message, Queue: "default", Sequence: 3, Published: s.at}, s.unreadable["message"]
+}
+
 type none struct{}
 
 func (none) Waiting(context.Context, stream.WaitingFilter) iter.Seq2[stream.WaitingSlot, error] {

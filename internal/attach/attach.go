@@ -53,6 +53,8 @@ type Ledger interface {
 type Slots interface {
 	Waiting(ctx context.Context, f stream.WaitingFilter) iter.Seq2[stream.WaitingSlot, error]
 	Put(ctx context.Context, queue string, m core.Message, payload []byte) (duplicate bool, err error)
+	PutAt(ctx context.Context, queue string, m core.Message, payload []byte) (sequence uint64, duplicate bool, err error)
+	At(ctx context.Context, sequence uint64) (stream.WaitingSlot, error)
 }
 
 // Timers is the stream of triggered runs that are not due yet. *stream.Timers implements it.

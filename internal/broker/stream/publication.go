@@ -29,6 +29,7 @@ type publication struct {
 	message core.Message
 	payload []byte
 	done    func(duplicate bool, err error)
+	at      *uint64                         // receives the sequence at which the stream has the message; may be nil
 	ended   func(duplicate bool, err error) // ends the trace
 }
 
@@ -60,7 +61,16 @@ func (p *publication) Compose(m *nats.Msg) {
 func (p *publication) Size() int { return len(p.payload) }
 
 // Stored reports that the batch of the publication was stored.
-func (p *publication) Stored(uint64) { p.report(false, nil) }
+func (p *publication) Stored(sequence uint64) {
+	p.note(sequence)
+	p.report(false, nil)
+}
+
+func (p *publication) note(sequence uint64) {
+	if p.at != nil {
+		*p.at = sequence
+	}
+}
 
 // Unstored sends the publication by itself, unless its batch got no answer. Then the producer
 // decides whether to send it again, as after any publication without an answer.
@@ -84,9 +94,12 @@ func (p *publication) Answer(m *nats.Msg, err error) {
 	if err != nil {
 		err = p.failed(err)
 	}
+	if err == nil {
+		p.note(a.Sequence())
+	}
 	p.report(a.Duplicate, err)
 	if m != nil && p.Free() {
-		p.message, p.payload, p.done, p.ended = core.Message{}, nil, nil, nil
+		p.message, p.payload, p.done, p.at, p.ended = core.Message{}, nil, nil, nil, nil
 		p.slots.s.Transport.Publications.Put(p)
 	}
 }

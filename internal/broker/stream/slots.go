@@ -29,6 +29,11 @@ type Slots struct{ s *Store }
 //
 // The caller must bound how many messages are in flight.
 func (l *Slots) Send(queue string, m core.Message, payload []byte, answered func(duplicate bool, err error)) error {
+	return l.send(queue, m, payload, nil, answered)
+}
+
+// send is Send. Before it calls answered without an error, it sets at, if that is not nil.
+func (l *Slots) send(queue string, m core.Message, payload []byte, at *uint64, answered func(duplicate bool, err error)) error {
 	if err := codec.ValidateName("queue", queue); err != nil {
 		return err
 	}
@@ -39,7 +44,7 @@ func (l *Slots) Send(queue string, m core.Message, payload []byte, answered func
 	}
 	m, ended := l.s.traced(queue, m)
 	p := l.publication()
-	p.queue, p.message, p.payload, p.done, p.ended = queue, m, payload, answered, ended
+	p.queue, p.message, p.payload, p.at, p.done, p.ended = queue, m, payload, at, answered, ended
 	p.send()
 	return nil
 }
@@ -47,20 +52,27 @@ func (l *Slots) Send(queue string, m core.Message, payload []byte, answered func
 // Publish is Send for callers that wait. It returns the broker's answer, or job.ErrUnknown if ctx ends
 // first.
 func (l *Slots) Publish(ctx context.Context, queue string, m core.Message, payload []byte) (duplicate bool, err error) {
-	var dropped bool // duplicate is not written after Publish has returned
+	_, duplicate, err = l.publish(ctx, queue, m, payload)
+	return duplicate, err
+}
+
+// publish is Publish. It also returns the sequence at which the stream has the message.
+func (l *Slots) publish(ctx context.Context, queue string, m core.Message, payload []byte) (sequence uint64, duplicate bool, err error) {
+	var dropped bool // the results are not written after publish has returned
+	at := new(uint64)
 	done := make(chan error, 1)
-	err = l.Send(queue, m, payload, func(duplicate bool, err error) {
+	err = l.send(queue, m, payload, at, func(duplicate bool, err error) {
 		dropped = duplicate
 		done <- err
 	})
 	if err != nil {
-		return false, err
+		return 0, false, err
 	}
 	select {
 	case err := <-done:
-		return dropped, err
+		return *at, dropped, err
 	case <-ctx.Done():
-		return false, fmt.Errorf("publish %s: %w: it may have happened: %w", m.Slot, job.ErrUnknown, context.Cause(ctx))
+		return 0, false, fmt.Errorf("publish %s: %w: it may have happened: %w", m.Slot, job.ErrUnknown, context.Cause(ctx))
 	}
 }
 
@@ -82,20 +94,45 @@ func (s *Store) traced(queue string, m core.Message) (_ core.Message, ended func
 // ctx ends first, the error wraps job.ErrUnknown, and also job.ErrFull if an attempt found no room.
 // If the server does not permit the message, Put does not repeat it.
 func (l *Slots) Put(ctx context.Context, queue string, m core.Message, payload []byte) (duplicate bool, err error) {
+	_, duplicate, err = l.PutAt(ctx, queue, m, payload)
+	return duplicate, err
+}
+
+// PutAt is Put. It also returns the sequence at which the stream has the message: of a duplicate, that of
+// the earlier message.
+func (l *Slots) PutAt(ctx context.Context, queue string, m core.Message, payload []byte) (sequence uint64, duplicate bool, err error) {
 	pause := wire.NewBackoff()
 	var full error
 	for {
-		duplicate, err = l.Publish(ctx, queue, m, payload)
+		sequence, duplicate, err = l.publish(ctx, queue, m, payload)
 		if errors.Is(err, job.ErrFull) {
 			full = err
 		}
 		if !errors.Is(err, job.ErrUnknown) || errors.Is(err, job.ErrDenied) || !wire.Wait(ctx, pause.NextBackOff()) {
 			if full != nil && errors.Is(err, job.ErrUnknown) {
-				return false, full
+				return 0, false, full
 			}
-			return duplicate, err
+			return sequence, duplicate, err
 		}
 	}
+}
+
+// At returns the message at a sequence of the stream, from any replica. If there is none, because it was
+// acked or the replica lags, the error is job.ErrNotFound.
+func (l *Slots) At(ctx context.Context, sequence uint64) (WaitingSlot, error) {
+	found, _, err := l.s.Get(ctx, l.s.SlotStream(), map[string]any{"seq": sequence, "batch": 1})
+	if err != nil {
+		return WaitingSlot{}, fmt.Errorf("read message %d: %w", sequence, err)
+	}
+	if len(found) == 0 || found[0].Revision != sequence {
+		return WaitingSlot{}, fmt.Errorf("message %d: %w", sequence, job.ErrNotFound)
+	}
+	return l.read(found[0])
+}
+
+func (l *Slots) read(e wire.Entry) (WaitingSlot, error) {
+	tokens := strings.Split(e.Subject, ".") // namespace, "slot", queue, job
+	return readWaiting(e, tokens[2], tokens[3])
 }
 
 // Connected reports whether the store has a connection to publish on now.
@@ -129,6 +166,10 @@ type WaitingFilter struct {
 	// takes. It has no effect on timers, and excludes Stranded and Before.
 	Newest bool
 
+	// Bytes ends the iteration over each kind of messages (timers, fired timers, slots) after messages of
+	// about that size. Zero: there is no limit.
+	Bytes int
+
 	// Complete makes the pass fail if it may miss a message: any replica answers it, and a
 	// replica may lag. The stream's leader first counts the messages. If the pass finds
 	// fewer, it ends with an error that wraps job.ErrUnknown.
@@ -161,14 +202,17 @@ type WaitingSlot struct {
 	Unserved bool
 }
 
+// Size returns about how many bytes the broker has sent for the message.
+func (w WaitingSlot) Size() int { return len(w.Payload) + messageOverhead }
+
+// messageOverhead is about the size of a message's subject and headers.
+const messageOverhead = 400
+
 // Waiting iterates over the messages in the stream, oldest first. If a message cannot be
 // read, the error wraps job.ErrInvalid and the iteration goes on. Any other error ends
 // it.
 func (l *Slots) Waiting(ctx context.Context, f WaitingFilter) iter.Seq2[WaitingSlot, error] {
-	return l.s.waiting(ctx, f, l.s.SlotStream(), []string{l.subject(cmp.Or(f.Queue, "*"), cmp.Or(f.Job, "*"))}, func(e wire.Entry) (WaitingSlot, error) {
-		tokens := strings.Split(e.Subject, ".") // namespace, "slot", queue, job
-		return readWaiting(e, tokens[2], tokens[3])
-	})
+	return l.s.waiting(ctx, f, l.s.SlotStream(), []string{l.subject(cmp.Or(f.Queue, "*"), cmp.Or(f.Job, "*"))}, l.read)
 }
 
 // waiting iterates over the messages of a stream, one subject after the other.
@@ -205,12 +249,16 @@ func (s *Store) waiting(ctx context.Context, f WaitingFilter, stream string, sub
 				yield(WaitingSlot{}, err)
 				return
 			}
+			size := 0
 			for e, err := range s.messages(ctx, f, stream, subject) {
 				if err != nil {
 					yield(WaitingSlot{}, err)
 					return
 				}
 				missing--
+				if size += len(e.Data) + messageOverhead; f.Bytes > 0 && size > f.Bytes {
+					break
+				}
 				if !f.Before.IsZero() && !e.Time.Before(f.Before) {
 					break // those that follow are younger
 				}
@@ -242,6 +290,11 @@ func (s *Store) waiting(ctx context.Context, f WaitingFilter, stream string, sub
 
 // messages iterates over the messages on a subject, in the order that the filter asks for.
 func (s *Store) messages(ctx context.Context, f WaitingFilter, stream, subject string) iter.Seq2[wire.Entry, error] {
+	if f.Bytes > 0 {
+		few := s.Wire
+		few.BatchBytes = max(f.Bytes/4, 1)
+		return few.All(ctx, stream, subject, time.Time{})
+	}
 	if !f.Newest || stream == s.TimerStream() {
 		return s.All(ctx, stream, subject, time.Time{})
 	}

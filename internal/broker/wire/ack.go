@@ -24,6 +24,9 @@ type Ack struct {
 	count     int    // number of messages in the batch
 }
 
+// Sequence returns the sequence at which the stream has the message: of a duplicate, that of the earlier one.
+func (a Ack) Sequence() uint64 { return a.seq }
+
 // PubAck decodes the broker's answer to a write: {"stream":"S","seq":12}, sometimes with
 // more members.
 func PubAck(m *nats.Msg) (Ack, error) {

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -181,7 +182,7 @@ func (w Wire) Get(ctx context.Context, stream string, question map[string]any) (
 	if question["batch"] == nil {
 		question["batch"] = getSize
 	}
-	question["max_bytes"] = getBytes
+	question["max_bytes"] = cmp.Or(w.BatchBytes, getBytes)
 	b := &batchReading{Wire: w, api: w.API("DIRECT.GET." + stream), done: make(chan struct{})}
 	if b.request, err = json.Marshal(question); err != nil {
 		return nil, false, err

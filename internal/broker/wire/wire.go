@@ -70,6 +70,9 @@ type Wire struct {
 	domain    string
 	Stamp     func(time.Time) time.Time
 	BatchSize int // bounds the messages of one answer to All and Batches; 0: getSize
+
+	// BatchBytes bounds the bytes of one answer to All and Batches, except the first message of it; 0: getBytes.
+	BatchBytes int
 }
 
 // NewWire returns the wire of a client's connection.

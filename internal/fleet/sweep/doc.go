@@ -13,7 +13,8 @@
 //     only. From that it keeps the unfinished slots, the locks with slots, and the chained slots
 //     (those of jobs that run after others) that should exist.
 //  2. It collects the suspects: slots whose next step is overdue by half a minute.
-//  3. If there are suspects, it lists the messages, once. A slot with a message is not a suspect.
+//  3. It lists the messages of the suspects' jobs, or all if there are many such jobs. A slot with a message is
+//     not a suspect. After a listing of many bytes, it lists these messages again only after a while (listRate).
 //  4. It reads the record of each other suspect at the ledger's leader, and publishes a
 //     message for it under a new message ID: the stream would fold the old one.
 //

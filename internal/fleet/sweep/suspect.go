@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -73,26 +75,88 @@ func (s *Sweeper) suspects(alive map[string]bool) []suspect {
 	return found
 }
 
-// listMessages lists all messages once. The keys of hasMessage are the slots in question.
-// listMessages sets the value to true if the slot has a message which a worker will get. A message of
-// a shard also counts for the whole slot. listMessages returns the stranded messages, and those of
-// queues that their jobs have left (movedJobs), and adds their slots to hasMessage. If hasMessage is
-// empty, it first lists only such messages.
+const (
+	// maxListed is the number of jobs above which the sweep lists the messages of all jobs.
+	maxListed = 16
+
+	// listRate bounds, in bytes a second, how often the sweep lists the same messages: after a listing of many
+	// bytes it waits.
+	listRate = 256 << 10
+)
+
+// listMessages finds out which slots have messages. The keys of hasMessage are the slots in question.
+// listMessages sets the value to true if the slot has a message which a worker will get, or if that is not
+// asked now (listAgain). A message of a shard also counts for the whole slot. listMessages returns the
+// stranded messages, and those of queues that their jobs have left (movedJobs), and adds their slots to
+// hasMessage. It lists only those, and the messages of the jobs in question, unless they are many.
 func (s *Sweeper) listMessages(ctx context.Context, hasMessage map[job.Slot]bool) ([]strandedMessage, error) {
+	now := s.cfg.Now()
+	maps.DeleteFunc(s.listAgain, func(_ string, at time.Time) bool { return !now.Before(at) || at.Sub(now) > s.cfg.Horizon })
+	jobs := questions(hasMessage)
 	var stranded []strandedMessage
-	filter := stream.WaitingFilter{Fired: true, Stranded: len(hasMessage) == 0, Served: s.moved.served}
+	collect := &stranded
+	if _, all := jobs[""]; !all || s.waits("") {
+		filter := stream.WaitingFilter{Fired: true, Stranded: true, Served: s.moved.served}
+		if _, err := s.list(ctx, filter, hasMessage, collect); err != nil {
+			return nil, err
+		}
+		jobs, collect = questions(hasMessage), nil
+	}
+	for name, slots := range jobs {
+		if s.waits(name) {
+			for _, slot := range slots {
+				hasMessage[slot] = true
+			}
+			continue
+		}
+		size, err := s.list(ctx, stream.WaitingFilter{Job: name, Fired: true, Served: s.moved.served}, hasMessage, collect)
+		if err != nil {
+			return nil, err
+		}
+		if wait := time.Duration(size) * time.Second / listRate; wait > every {
+			s.listAgain[name] = now.Add(wait)
+		}
+	}
+	return stranded, nil
+}
+
+// questions returns the slots by their jobs, or all under "" if they are of many jobs.
+func questions(hasMessage map[job.Slot]bool) map[string][]job.Slot {
+	jobs := map[string][]job.Slot{}
+	for slot := range hasMessage {
+		jobs[slot.Job] = append(jobs[slot.Job], slot)
+	}
+	if len(jobs) > maxListed {
+		return map[string][]job.Slot{"": slices.Collect(maps.Keys(hasMessage))}
+	}
+	return jobs
+}
+
+// waits reports whether the messages of the job, or all for "", are to be listed later.
+func (s *Sweeper) waits(job string) bool {
+	_, waits := s.listAgain[job]
+	return waits
+}
+
+// list lists the messages that the filter selects, and returns about how many bytes it has read. It adds the
+// stranded ones to stranded, if that is not nil.
+func (s *Sweeper) list(ctx context.Context, filter stream.WaitingFilter, hasMessage map[job.Slot]bool, stranded *[]strandedMessage) (size int, err error) {
 	for i, messages := range []Messages{s.cfg.Timers, s.cfg.Slots} {
 		for w, err := range messages.Waiting(ctx, filter) {
+			size += w.Size()
 			switch {
 			case errors.Is(err, job.ErrInvalid): // it is no slot's message
 			case err != nil:
-				return nil, err
+				return size, err
 			case (w.Stranded || w.Unserved) && s.leftovers[strandedKey{i == 1, w.Sequence}]:
 				// Its slot has ended, and no node may remove it.
 			case w.Stranded, w.Unserved && s.moved.queue(ctx, w.Slot.Job, w.Queue) != "":
+				if stranded == nil {
+					continue
+				}
 				key := strandedKey{i == 1, w.Sequence}
-				if s.age(w.Published) > stallAfter && key.isAfter(s.strandedAt) && len(stranded) < maxStranded { // before, a worker may have it
-					stranded = append(stranded, strandedMessage{w, key})
+				if s.age(w.Published) > stallAfter && key.isAfter(s.strandedAt) && len(*stranded) < maxStranded { // before, a worker may have it
+					*stranded = append(*stranded, strandedMessage{w, key})
 					hasMessage[w.Slot] = hasMessage[w.Slot] || false
 				}
 			default:
@@ -104,10 +168,7 @@ func (s *Sweeper) listMessages(ctx context.Context, hasMessage map[job.Slot]bool
 			}
 		}
 	}
-	if filter.Stranded && len(stranded) > 0 { // a worker may get another message of these slots
-		return s.listMessages(ctx, hasMessage)
-	}
-	return stranded, nil
+	return size, nil
 }
 
 func (s *Sweeper) offerSuspects(ctx context.Context, suspects []suspect, hasMessage map[job.Slot]bool) error {

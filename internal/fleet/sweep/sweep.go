@@ -157,6 +157,7 @@ type Sweeper struct {
 	locks             map[string]kv.LockChange // the locks with a slot
 	ownedAt           time.Time                // when running slots of live nodes were last suspected
 	admitted          map[job.Slot]admittedSlot
+	listAgain         map[string]time.Time // by job, or "" for all: no listing of its messages before
 	leftovers         map[strandedKey]bool // stranded and unserved messages of slots that have ended
 	strandedAt        strandedKey          // the last stranded message that earlier passes of this round have looked at
 	moved             movedJobs
@@ -313,7 +314,7 @@ func (s *Sweeper) reset() {
 	s.ledgerAt, s.unfinished, s.chained = wire.Cursor{}, map[job.Slot]kv.Change{}, map[job.Slot]chainedSlot{}
 	s.locksAt, s.locks, s.admitted = wire.Cursor{}, map[string]kv.LockChange{}, map[job.Slot]admittedSlot{}
 	s.ownedAt, s.moved = time.Time{}, movedJobs{registry: s.cfg.Registry}
-	s.strandedAt = strandedKey{}
+	s.strandedAt, s.listAgain = strandedKey{}, map[string]time.Time{}
 	s.leftovers, s.unreadable = map[strandedKey]bool{}, map[job.Slot]error{}
 	s.awaited, s.seeded = map[job.Slot]awaited{}, false
 	s.takeRecent()

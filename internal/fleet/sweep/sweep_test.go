@@ -31,6 +31,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type site struct {
 	*testing.T
 	*kv.Store
+	server      *natstest.Server
 	js          jetstream.JetStream
 	shift       time.Duration
 	implausible bool // the clock is implausible
@@ -61,9 +62,10 @@ func (l countedLedger) Read(ctx context.Context, slot job.Slot) (job.Record, uin
 
 func newSite(t *testing.T) *site {
 	t.Parallel()
-	js := natstest.Run(t).JetStream()
+	server := natstest.Run(t)
+	js := server.JetStream()
 	store := kvtest.Open(t, js, kv.Options{})
-	s := &site{T: t, Store: store, js: js}
+	s := &site{T: t, Store: store, server: server, js: js}
 	s.sweeper = s.at("n5")
 	s.node(exchange.Node{Name: "n5", State: exchange.NodeAlive, Producer: true, Started: time.Now()})
 	j := job.Job{Name: "report", Schedule: "@hourly", Payload: []byte(`{"n":1}`)}
