@@ -20,8 +20,6 @@ func TestImport(t *testing.T) {
 		"system":        {"crontab", "testdata/import/system.crontab", "--tz", "UTC", "--system"},
 		"user_json":     {"crontab", "testdata/import/user.crontab", "--tz", "Europe/Berlin", "-o", "json"},
 		"shadow":        {"crontab", "testdata/import/system.crontab", "--tz", "UTC", "--system", "--shadow"},
-		"celery":        {"celery", "testdata/import/celery.py"},
-		"apscheduler":   {"apscheduler", "testdata/import/apscheduler.py"},
 		"systemd":       {"systemd", "testdata/import/units/backup.timer", "testdata/import/units/sync.timer", "--tz", "Europe/Berlin"},
 		"systemd_cat":   {"systemd", "testdata/import/systemctl.txt", "--tz", "UTC", "-o", "json"},
 		"systemd_json":  {"systemd", "testdata/import/units/sync.timer", "testdata/import/units/backup.timer", "--tz", "UTC", "-o", "json"},
@@ -110,8 +108,6 @@ func TestImportRefuses(t *testing.T) {
 		{nestedAliases(20), "sidekiq", "aliases stand for more than 100000 values"},
 		{"a:\n  cron: <%= ENV['X'] %>\n", "sidekiq", "import the output of ERB"},
 		{"on: push\n", "github", "no jobs found"},
-		{"print('hello')\n", "celery", "no jobs found"},
-		{"print('hello')\n", "apscheduler", "no jobs found"},
 		{"", "systemd", "no jobs found"},
 		{strings.Repeat("#", 5<<20), "crontab", "larger than 4 MiB"},
 	} {
@@ -120,7 +116,7 @@ func TestImportRefuses(t *testing.T) {
 			t.Errorf("%s of %.20q: %d, %q, want status 2 and %q", c.format, c.stdin, r.code, r.stderr, c.says)
 		}
 	}
-	for _, format := range []string{"crontab", "systemd", "k8s", "celery", "apscheduler", "sidekiq"} {
+	for _, format := range []string{"crontab", "systemd", "k8s", "sidekiq"} {
 		r := cli{stdin: "0 7 * * * a\n"}.run(t, "import", format, "-", "--tz", "Mars/Olympus")
 		if r.code != base.ExitUsage || !strings.Contains(r.stderr, "--tz") || !strings.Contains(r.stderr, "Mars/Olympus") || r.stdout != "" {
 			t.Errorf("%s, an unknown zone: %+v", format, r)

@@ -29,8 +29,16 @@ func NewImportCommand(a *base.App) *cobra.Command {
 	for _, f := range importFormats {
 		commands = append(commands, f.command(a))
 	}
-	return base.NewGroup("import", "Convert the jobs of another scheduler to a job file", commands...)
+	group := base.NewGroup("import", "Convert the jobs of another scheduler to a job file", commands...)
+	group.Long = `Import reads the configuration of another scheduler, and prints a job file with the same slots.
+For the schedules of Celery beat and APScheduler there are scripts, which you run where your
+program runs, because they ask the library itself: celery_beat.py and apscheduler_jobs.py of
+` + scripts
+	return group
 }
+
+// scripts is the folder of the scripts for schedulers that are libraries of Python.
+const scripts = "https://github.com/cronce-io/cronce/tree/main/examples/migrate"
 
 const importStatus = `The job file goes to stdout: check it with "cronce check" and edit it. Settings that a
 job file cannot express go to stderr, each with its line. The exit status is 3 if there

@@ -15,10 +15,8 @@ import (
 type importFormat struct {
 	name, short, long, example string
 
-	// zone is the default of --tz, and zoneOf completes its help: "time zone of". If guessed is true,
-	// read gets an empty zone instead of the default, and reports the jobs that depend on it.
+	// zone is the default of --tz, and zoneOf completes its help: "time zone of".
 	zone, zoneOf string
-	guessed      bool
 
 	head []string // the comment at the top of the file: what is the same as before, and what is different
 	read func(text []byte, zone string) (migrate.Result, error)
@@ -41,51 +39,6 @@ a command is not carried over, because import does not read its image.`,
 			"Imported from Kubernetes CronJobs. Commands start on the machine of \"cronce run\", not in",
 			"a container of their image: run the worker from that image, or call the service (action: http).",
 		}, read: migrate.Kubernetes,
-	},
-	{
-		name: "celery", short: "Convert a Celery beat schedule to a job file",
-		long: `Celery reads the Python file that has the beat schedule (- is standard input), and does not
-run it: dicts that are assigned to beat_schedule (CELERY_BEAT_SCHEDULE,
-CELERYBEAT_SCHEDULE), single entries of it, and calls of add_periodic_task. It understands
-literals: texts, numbers, lists, dicts, crontab(...), schedule(...) and timedelta(...) of
-these. An entry that has anything else, such as a variable, is not carried over, and
-import names its line. The time zone is the timezone that the file sets. args, kwargs
-and the queue are the job's payload, expires is its deadline, and
-beat_cron_starting_deadline is its catch_up.within. The job's action puts the task into
-Celery's queue with the program enqueue.py of docs/migration.md.`,
-		example: "  cronce import celery proj/celery.py >jobs.yaml",
-		zone:    "UTC", zoneOf: "schedules if the file sets no timezone", guessed: true,
-		head: []string{
-			"Imported from Celery beat. Each job puts its task into Celery's queue with enqueue.py, which",
-			"the page on migration shows: put it beside this file, with the broker of your app. The newest",
-			"missed run is caught up, as by a beat that kept its celerybeat-schedule, but only if it is no",
-			"older than the horizon, 24 h. Check the days on which clocks change with \"cronce next -f\": beat",
-			"has rules of its own for them.",
-		}, read: withoutError(migrate.Celery),
-	},
-	{
-		name: "apscheduler", short: "Convert the jobs of an APScheduler to a job file",
-		long: `Apscheduler reads the Python file that adds the jobs (- is standard input), and does not
-run it: calls of add_job, scheduled_job and add_schedule, lists of dicts that are
-assigned to JOBS (Flask-APScheduler), and the time zone and job_defaults of a scheduler
-or a configuration dict. A trigger that is an object, like CronTrigger(hour=7), does not
-have the scheduler's time zone, but that of its machine. Import understands literals,
-CronTrigger, IntervalTrigger, DateTrigger and CronTrigger.from_crontab of literals,
-timedelta and datetime. A job that has anything else, such as a variable, is not carried
-over, and import names its line. Jobs that only a job store has are not in the file.
-misfire_grace_time, coalesce and max_instances become deadline, catch_up, overlap and
-concurrency, jitter becomes spread. The job's action calls the function with the program
-call.py of docs/migration.md.`,
-		example: "  cronce import apscheduler proj/scheduler.py >jobs.yaml",
-		zone:    "UTC", zoneOf: "schedules without timezone: that of the machine where the program runs", guessed: true,
-		head: []string{
-			"Imported from APScheduler. Each job calls its function with call.py, which the page on",
-			"migration shows: put it beside this file, and your modules into PYTHONPATH. As before, runs are",
-			"not retried. A time that occurs twice when clocks go back runs twice, as in 3.11.2 and 4, and",
-			"once in some earlier versions. A time that clocks skip runs right after the gap, where version 3",
-			"runs it up to an hour later; version 4 leaves it out, and so does its job here. See those days",
-			"with \"cronce next -f\".",
-		}, read: withoutError(migrate.APScheduler),
 	},
 	{
 		name: "sidekiq", short: "Convert a Sidekiq schedule to a job file",
@@ -123,10 +76,6 @@ workflow did.`,
 	},
 }
 
-func withoutError(read func(text, zone string) migrate.Result) func([]byte, string) (migrate.Result, error) {
-	return func(text []byte, zone string) (migrate.Result, error) { return read(string(text), zone), nil }
-}
-
 func (f importFormat) command(a *base.App) *cobra.Command {
 	var zone string
 	var shadow bool
@@ -149,8 +98,6 @@ func (f importFormat) command(a *base.App) *cobra.Command {
 			read, with := f.read, zone
 			if f.readFile != nil {
 				read, with = f.readFile, args[0]
-			} else if f.guessed && !cmd.Flags().Changed("tz") {
-				with = ""
 			}
 			result, err := read(text, with)
 			if err != nil {

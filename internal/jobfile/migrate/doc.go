@@ -1,5 +1,5 @@
 // Package migrate converts the configuration of other schedulers, such as a crontab, timers of
-// systemd or the schedule of Celery beat, to a job file with the same slots.
+// systemd or the schedule of Sidekiq, to a job file with the same slots.
 //
 // A job is carried over only if it then runs at the same instants. Differences, and other settings
 // that a job file cannot express, become a [Note] with their line.
@@ -26,17 +26,10 @@
 //     runs at the first occurrence, even in a job that runs every hour. So "every hour" is written
 //     0-23 and not *. The test compares with systemd-analyze.
 //
-//   - Celery beat and APScheduler: all fields must match, both day fields too.
-//
-//   - APScheduler 3.11.2 and 4 run twice at a wall time that occurs twice. Version 4 leaves out a time
-//     in a gap. Version 3 runs it by the offset from before the gap; the job runs at the end of the gap.
-//     A trigger that is an object has the time zone of the machine, not of the scheduler.
-//
-// A Python file is read and never run: package python finds the literals in it, and an expression
-// that is not made of literals becomes a note. Running the file would tell more, but a user who
-// imports a file does not expect that its code runs. A job that ran inside a process (a task, a
-// function) gets an action that calls a small program, which docs/migration.md shows. The steps of a
-// workflow get an action that fails until it is filled in.
+// The schedules of libraries of Python are not read from their source: examples/migrate has scripts that
+// ask the library (docs/decisions/0075). A job that ran inside a process (a task) gets an action that
+// calls a small program, which docs/migration.md shows. The steps of a workflow get an action that fails
+// until it is filled in.
 //
 // Rejected: the Kubernetes API's Go types, which bring a hundred packages for one manifest;
 // guessing the entry point of an image.

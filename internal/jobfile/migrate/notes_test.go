@@ -15,34 +15,6 @@ func TestImportSaysWhatIsDifferent(t *testing.T) {
 		jobs         []string // name and schedule of each
 		notes        []string // what each begins with or contains
 	}{
-		"an interval from a date counts from it": {
-			"apscheduler", `s.add_job("m:f", "interval", hours=1, start_date="2026-11-01 00:10:00", id="hourly")
-s.add_job("m:f", "interval", minutes=15, start_date="2026-11-01 00:05:07", id="quarter")
-s.add_job("m:f", "interval", hours=6, start_date="2026-11-01 05:00:00", id="six")
-s.add_job("m:f", "interval", weeks=1, start_date="2026-11-01 05:00:00", id="week")
-s.add_job("m:f", "interval", seconds=20, start_date="2026-11-01 00:00:05", id="seconds")
-s.add_job("m:f", "interval", hours=1, start_date="2026-11-01 05:00:00", id="same")`,
-			[]string{
-				"hourly 10 * * * *", "quarter 7 5-50/15 * * * *", "six 0 5-23/6 * * *", "week 0 5 * * 0", "seconds 5-45/20 * * * * *", "same @every 1h0m0s",
-			}, nil,
-		},
-		"a position among the weekdays of a month is a range of dates": {
-			"apscheduler", `s.add_job("m:f", "cron", day="2nd fri", hour=5, id="second")
-s.add_job("m:f", "cron", day="last", id="last")
-s.add_job("m:f", "cron", week=20, id="week")
-s.add_job("m:f", "cron", hour="5/6", id="stepped")`,
-			[]string{"second 0 5 8-14 * *", "stepped 0 5-23/6 * * *"},
-			[]string{"days from the end of a month have no counterpart: let the job run on each date", "week=20 has no counterpart: name months and days"},
-		},
-		"a paused schedule is to be paused": {
-			"apscheduler", `s.add_schedule("m:f", CronTrigger(minute=5), id="four", paused=True, coalesce=CoalescePolicy.earliest)`,
-			[]string{"four 5 * * * *"},
-			[]string{"not carried over: coalesce=CoalescePolicy.earliest: the newest missed run is caught up; paused=True, which a job file cannot express: run cronce job pause four"},
-		},
-		"a clock of its own and the sun have no counterpart": {
-			"celery", "beat_schedule = {'a': {'task': 'x', 'schedule': crontab(hour=1, nowfun=now)},\n'b': {'task': 'x', 'schedule': solar('sunset', 1, 2)}}", nil,
-			[]string{"nowfun=now is a clock of its own", "a solar schedule has no counterpart: write a time of the day"},
-		},
 		"a value that a tool has put in quotes is what it stands for": {
 			"k8s", "kind: CronJob\nmetadata: {name: a}\nspec:\n  schedule: '0 7 * * *'\n  suspend: \"true\"\n  startingDeadlineSeconds: '60'\n  jobTemplate: {spec: {suspend: no, template: {spec: {containers: [{command: [/bin/a]}]}}}}\n",
 			[]string{"a 0 7 * * *"}, []string{"it is suspended, which"},
@@ -62,25 +34,6 @@ s.add_job("m:f", "cron", hour="5/6", id="stepped")`,
 		"what the program that enqueues must do is said": {
 			"sidekiq", "work:\n  cron: '0 7 * * *'\n  class: Work\n  active_job: true\n  retry: 3\n", []string{"work 0 7 * * *"},
 			[]string{"active_job: true: let enqueue.rb call perform_later", "retry: 3: let enqueue.rb put it into the item"},
-		},
-		"an interval that no expression has counts from 1970": {
-			"apscheduler", `s.add_job("m:f", "interval", minutes=7, start_date="2026-11-01 00:03:00", id="odd")`,
-			[]string{"odd @every 7m0s"},
-			[]string{"@every 7m0s counts from 1970, not from its beginning"},
-		},
-		"defaults in a variable are carried over": {
-			"apscheduler", "mine = {'max_instances': 2}\nBackgroundScheduler(job_defaults=mine)\ns.add_job('m:f', 'cron', hour=7, id='work')",
-			[]string{"work 0 7 * * *"}, nil,
-		},
-		"a key that comes twice is its last value": {
-			"celery", "beat_schedule = {'a': {'task': 'x', 'schedule': crontab(hour=1, minute=0)},\n'a': {'task': 'y', 'schedule': crontab(hour=2, minute=0)}}",
-			[]string{"a 0 2 * * *"},
-			[]string{"not carried over: line 2 has the same name, and Python keeps the last one"},
-		},
-		"a disabled entry is to be paused": {
-			"celery", "beat_schedule = {'a': {'task': 'x', 'schedule': crontab(hour=1, minute=0), 'enabled': False}, 'b': {'task': 'x', 'schedule': crontab(hour=1, minute=0), 'enabled': True}}",
-			[]string{"a 0 1 * * *", "b 0 1 * * *"},
-			[]string{"it is disabled, which a job file cannot express: run cronce job pause a after cronce job apply"},
 		},
 		"a schedule may be below scheduler, and an interval may have options": {
 			"sidekiq", ":scheduler:\n  :schedule:\n    clean:\n      every: ['30m', first_in: '10s']\n      class: Clean\n    daily:\n      cron: ['30 6 * * 1', first_in: '1m']\n      class: Daily\n",
@@ -142,14 +95,6 @@ func TestABackoffLimitBeyondTheMostAttemptsIsCappedWithANote(t *testing.T) {
 		if err != nil || len(r.Jobs) != 1 || r.Jobs[0].Job.Retry.Attempts != want.attempts || len(r.Notes) != want.notes {
 			t.Errorf("%s: %+v, %v, want %+v", limit, r, err, want)
 		}
-	}
-}
-
-func TestDefaultsInAVariableLimitTheRuns(t *testing.T) {
-	t.Parallel()
-	r := APScheduler("mine = {'max_instances': 2}\nBackgroundScheduler(job_defaults=mine)\ns.add_job('m:f', 'cron', hour=7)", "UTC")
-	if len(r.Jobs) != 1 || r.Jobs[0].Job.Concurrency != 2 {
-		t.Errorf("%+v", r)
 	}
 }
 

@@ -21,10 +21,10 @@ var calendarWords = map[string]string{
 // systemdFields are the fields in the order of a cron expression with seconds, without the day of the
 // week.
 var systemdFields = []calendarField{
-	{"second", 0, 59, nil}, {"minute", 0, 59, nil}, {"hour", 0, 23, nil}, {"day", 1, 31, nil}, {"month", 1, 12, nil},
+	{"second", 0, 59}, {"minute", 0, 59}, {"hour", 0, 23}, {"day", 1, 31}, {"month", 1, 12},
 }
 
-var systemdYear = calendarField{"year", 1970, 2199, nil}
+var systemdYear = calendarField{"year", 1970, 2199}
 
 // onCalendar sets the schedule of a calendar expression, in zone unless it names one. All parts of
 // it must match. A wall time in a gap has no run, and one that occurs twice runs at the first
@@ -43,7 +43,7 @@ func onCalendar(j *job.Job, text, zone string) error {
 	weekday := "*"
 	if len(parts) > 0 {
 		if set, ok := weekdaysOf(parts[0]); ok {
-			weekday = calendarField{"day of week", 0, 6, nil}.field(set)
+			weekday = calendarField{"day of week", 0, 6}.field(set)
 			parts = parts[1:]
 		}
 	}
