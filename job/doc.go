@@ -30,6 +30,11 @@
 // does. The words @yearly, @annually, @monthly, @weekly, @daily, @midnight and @hourly
 // stand for expressions.
 //
+// A day of the month may also be L, the last one; L-3, three days before it; 15W, the day
+// from Monday to Friday that is nearest to the 15th and in the same month; or LW, the last
+// such day. A day of the week may be FRIL or 5L, the last Friday of the month, or FRI#2,
+// the second one.
+//
 // "@every 90s" counts from 1970-01-01T00:00:00Z, and "@at 2027-01-01T00:00:00Z" is a
 // single slot. The time zone changes neither; it applies to their exclusions.
 //

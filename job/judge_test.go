@@ -134,22 +134,83 @@ func naiveMatch(text string, seconds int) func(time.Time) bool {
 	second, _ := naiveField(fields[0], 0, 59)
 	minute, _ := naiveField(fields[1], 0, 59)
 	hour, _ := naiveField(fields[2], 0, 23)
-	dom, domStar := naiveField(fields[3], 1, 31)
+	domPlain, domRelative := naiveItems(fields[3], "LW")
+	dowPlain, dowRelative := naiveItems(fields[5], "L#")
+	dom, domStar := naiveField(domPlain, 1, 31)
 	month, _ := naiveField(fields[4], 1, 12)
-	dow, dowStar := naiveField(fields[5], 0, 7)
+	dow, dowStar := naiveField(dowPlain, 0, 7)
 	dow[0] = dow[0] || dow[7]
 	return func(t time.Time) bool {
 		if !second[t.Second()] || !minute[t.Minute()] || !hour[t.Hour()] || !month[int(t.Month())] {
 			return false
 		}
+		onDay := dom[t.Day()] || slices.ContainsFunc(domRelative, func(item string) bool { return naiveDay(t, item) })
+		onWeekday := dow[int(t.Weekday())] || slices.ContainsFunc(dowRelative, func(item string) bool { return naiveWeekday(t, item) })
 		if domStar || dowStar {
-			return dom[t.Day()] && dow[int(t.Weekday())]
+			return onDay && onWeekday
 		}
-		return dom[t.Day()] || dow[int(t.Weekday())]
+		return onDay || onWeekday
 	}
 }
 
+// naiveItems splits a field into its plain items and those that end with one of the marks, or have one.
+func naiveItems(text, marks string) (plain string, relative []string) {
+	var rest []string
+	for _, item := range strings.Split(text, ",") {
+		if isName := len(item) == 3 && strings.Trim(item, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") == ""; !isName && strings.ContainsAny(item, marks) {
+			relative = append(relative, item)
+		} else {
+			rest = append(rest, item)
+		}
+	}
+	return strings.Join(rest, ","), relative
+}
+
+// naiveDay walks from the end of the month for L-3, and from the day wanted for 15W and LW.
+func naiveDay(t time.Time, item string) bool {
+	end := time.Date(t.Year(), t.Month()+1, 0, 0, 0, 0, 0, time.UTC)
+	if before, ok := strings.CutPrefix(item, "L"); ok && item != "LW" {
+		n, _ := strconv.Atoi(before)
+		wanted := end.AddDate(0, 0, n) // before is negative, or empty
+		return wanted.Month() == t.Month() && wanted.Day() == t.Day()
+	}
+	wanted := end
+	if item != "LW" {
+		n, _ := strconv.Atoi(strings.TrimSuffix(item, "W"))
+		if n > end.Day() {
+			return false
+		}
+		wanted = wanted.AddDate(0, 0, n-end.Day())
+	}
+	for _, days := range []int{0, -1, 1, -2, 2} {
+		if near := wanted.AddDate(0, 0, days); near.Month() == t.Month() && near.Weekday() != time.Saturday && near.Weekday() != time.Sunday {
+			return near.Day() == t.Day()
+		}
+	}
+	return false
+}
+
+// naiveWeekday counts the same weekdays before and after.
+func naiveWeekday(t time.Time, item string) bool {
+	day, last := strings.CutSuffix(item, "L")
+	day, nth, _ := strings.Cut(day, "#")
+	if naiveValue(day)%7 != int(t.Weekday()) {
+		return false
+	}
+	if last {
+		return t.AddDate(0, 0, 7).Month() != t.Month()
+	}
+	before := 0
+	for d := t.AddDate(0, 0, -7); d.Month() == t.Month(); d = d.AddDate(0, 0, -7) {
+		before++
+	}
+	return strconv.Itoa(before+1) == nth
+}
+
 func naiveField(text string, low, high int) (set [64]bool, star bool) {
+	if text == "" {
+		return set, false
+	}
 	for _, item := range strings.Split(text, ",") {
 		base, stepText, stepped := strings.Cut(item, "/")
 		step, from, to := 1, low, high

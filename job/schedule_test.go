@@ -232,6 +232,38 @@ func TestDayFieldsFollowCron(t *testing.T) {
 	}
 }
 
+// The dates are from a printed calendar.
+func TestDaysThatDependOnTheMonth(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ days, after, want string }{
+		{"L * *", "2026-11-21", "2026-11-30 2026-12-31 2027-01-31 2027-02-28"},
+		{"L 2 *", "2026-11-21", "2027-02-28 2028-02-29"},
+		{"L-3 * *", "2026-11-21", "2026-11-27 2026-12-28 2027-01-28 2027-02-25"},
+		{"L-28 2 *", "2026-11-21", "2028-02-01 2032-02-01"},
+		{"15,L * *", "2026-11-21", "2026-11-30 2026-12-15 2026-12-31"},
+		{"15W * *", "2026-08-01", "2026-08-14 2026-09-15 2026-10-15 2026-11-16"},
+		{"1W * *", "2026-07-31", "2026-08-03 2026-09-01 2026-10-01 2026-11-02"},
+		{"31W * *", "2026-09-30", "2026-10-30 2026-12-31 2027-01-29 2027-03-31"},
+		{"LW * *", "2026-09-30", "2026-10-30 2026-11-30 2026-12-31 2027-01-29"},
+		{"lw * *", "2026-10-29", "2026-10-30"},
+		{"* * 5L", "2026-11-21", "2026-11-27 2026-12-25 2027-01-29"},
+		{"* * FRIL", "2026-11-21", "2026-11-27 2026-12-25 2027-01-29"},
+		{"* * 7L", "2026-11-21", "2026-11-29 2026-12-27"},
+		{"* * FRI#2", "2026-11-21", "2026-12-11 2027-01-08"},
+		{"* * FRI#5", "2026-10-01", "2026-10-30 2027-01-29 2027-04-30"},
+		{"* * 0#1,7#3", "2026-11-30", "2026-12-06 2026-12-20 2027-01-03"},
+		{"L * FRI#2", "2026-11-21", "2026-11-30 2026-12-11 2026-12-31"}, // either day field suffices
+	} {
+		var want []string
+		for _, date := range strings.Fields(c.want) {
+			want = append(want, date+"T00:00:00Z")
+		}
+		expect(t, job.Plan{Schedule: "0 0 " + c.days}, c.after+"T00:00:00Z", want...)
+	}
+	expect(t, job.Plan{Schedule: "0 0 * * FRI", Exclude: []string{"* * * * FRIL"}}, "2026-11-19T00:00:00Z",
+		"2026-11-20T00:00:00Z", "2026-12-04T00:00:00Z", "2026-12-11T00:00:00Z", "2026-12-18T00:00:00Z", "2027-01-01T00:00:00Z")
+}
+
 func TestPlanThatCanNeverFireIsRefusedAtOnce(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -240,6 +272,8 @@ func TestPlanThatCanNeverFireIsRefusedAtOnce(t *testing.T) {
 	}{
 		{job.Plan{Schedule: "0 0 30 2 *"}, `schedule "0 0 30 2 *": can never fire: no year has such a date`},
 		{job.Plan{Schedule: "0 0 31 4,6,9,11 *"}, "no year has such a date"},
+		{job.Plan{Schedule: "0 0 L-29 2 *"}, "no year has such a date"},
+		{job.Plan{Schedule: "0 0 31W 4 *"}, "no year has such a date"},
 		{job.Plan{Schedule: "* * * * * *", Exclude: []string{"* * * * *"}}, "exclude leaves no slot"},
 		{job.Plan{Schedule: "* * * * * *", Exclude: []string{"*/2 * * * * *", "1-59/2 * * * * *"}}, "exclude leaves no slot"},
 		{job.Plan{Schedule: "* * * * *", Exclude: []string{"* * * * 0-3", "* * * * 4-6"}}, "exclude leaves no slot"},
@@ -273,6 +307,22 @@ func TestBadPlansAreQuotedWithWhatWouldBeRight(t *testing.T) {
 		{job.Plan{Schedule: "* * * 13 *"}, `month 13: want 1-12 or JAN-DEC`},
 		{job.Plan{Schedule: "* * * * FUN"}, `day of week "FUN": want 0-6 or SUN-SAT`},
 		{job.Plan{Schedule: "* * * * 8"}, `day of week 8: want 0-6 or SUN-SAT`},
+		{job.Plan{Schedule: "0 0 L-31 * *"}, `day of month "L-31": want L-1 to L-30`},
+		{job.Plan{Schedule: "0 0 L-0 * *"}, `day of month "L-0": want L-1 to L-30`},
+		{job.Plan{Schedule: "0 0 32W * *"}, `day of month "32W": want 1W to 31W or LW`},
+		{job.Plan{Schedule: "0 0 1-15W * *"}, `day of month "1-15W": want 1W to 31W or LW`},
+		{job.Plan{Schedule: "0 0 L/2 * *"}, `day of month "L/2": "L": want 1-31, L, L-3, LW or 15W`},
+		{job.Plan{Schedule: "0 0 L-3W * *"}, `day of month "L-3W": want L-1 to L-30`},
+		{job.Plan{Schedule: "0 L * * *"}, `hour "L": want 0-23`},
+		{job.Plan{Schedule: "0 0 * * L"}, `day of week "L": want a day before it, like FRIL`},
+		{job.Plan{Schedule: "0 0 * * FRI#6"}, `day of week "FRI#6": want FRI#1 to FRI#5, or FRIL`},
+		{job.Plan{Schedule: "0 0 * * FRI#0"}, `day of week "FRI#0": want FRI#1 to FRI#5`},
+		{job.Plan{Schedule: "0 0 * * 8#1"}, `day of week "8#1": 8: want 0-6 or SUN-SAT, FRIL or FRI#2`},
+		{job.Plan{Schedule: "0 0 * * MON-FRI#1"}, `day of week "MON-FRI#1": "MON-FRI": want 0-6`},
+		{job.Plan{Schedule: "0 9 * * * 2027"}, `6 fields, of which the last, 2027, looks like a year: an expression has none; use from and until`},
+		{job.Plan{Schedule: "0 0 9 ? * MON 2027"}, `7 fields, of which the last, 2027, looks like a year`},
+		{job.Plan{Schedule: "cron(0 9 * * ? *)"}, `it is an expression of AWS`},
+		{job.Plan{Schedule: "rate(5 minutes)"}, `it is an expression of AWS: want an interval like "@every 5m"`},
 		{job.Plan{Schedule: "60 * * * * *"}, `second 60: want 0-59`},
 		{job.Plan{Schedule: "30-10 * * * *"}, `minute "30-10": the range begins after it ends; write two, like 30-59,0-10`},
 		{job.Plan{Schedule: "1,,2 * * * *"}, `minute "": a value is missing`},

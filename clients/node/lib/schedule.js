@@ -143,7 +143,9 @@ function parseExpression(job, text) {
   const onDay = (local) => {
     const d = new Date(local * 1000);
     if (!months.has(d.getUTCMonth() + 1)) return false;
-    const dom = doms.has(d.getUTCDate()), dow = dows.has(d.getUTCDay());
+    const length = daysOf(d);
+    const dom = doms.has(d.getUTCDate()) || doms.relative.some((is) => is(d.getUTCDate(), length, d.getUTCDay()));
+    const dow = dows.has(d.getUTCDay()) || dows.relative.some((is) => is(d.getUTCDate(), length, d.getUTCDay()));
     return either ? dom || dow : dom && dow;
   };
   const times = [...hours].flatMap((h) => [...minutes].map((m) => h * 3600 + m * 60)).sort((a, b) => a - b);
@@ -163,17 +165,59 @@ function parseExpression(job, text) {
     return undefined;
   };
   return {
-    next, never: !either && ![...months].some((month) => [...doms].some((dom) => dom <= longest[month - 1])), elapsed: /^[*?]/.test(parts[2]), onDay, times,
+    next, never: !either && ![...months].some((month) => exists(doms, longest[month - 1])), elapsed: /^[*?]/.test(parts[2]), onDay, times,
     matches: (local) => onDay(Math.floor(local / day) * day) && hours.has(of(local, 3600, 24)) && minutes.has(of(local, 60, 60)) && seconds.has(of(local, 1, 60)),
   };
 }
 
 const longest = [31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31]; // days that a month can have
 
+// exists reports whether a month of that length has one of the days.
+const exists = (doms, length) => {
+  for (let dom = 1; dom <= length; dom++) if (doms.has(dom) || doms.relative.some((is) => is(dom, length, 3))) return true; // on a Wednesday, 15W is the 15th
+  return false;
+};
+
+// daysOf returns the number of days of a date's month.
+function daysOf(date) {
+  const d = new Date(date);
+  d.setUTCMonth(d.getUTCMonth() + 1, 0);
+  return d.getUTCDate();
+}
+
 const of = (local, unit, size) => ((Math.floor(local / unit) % size) + size) % size;
 
+// isNearest reports whether a day is the one from Monday to Friday that is nearest to day n of its month.
+function isNearest(n, day, length, weekday) {
+  if (n > length) return false;
+  const at = (((weekday + n - day) % 7) + 7) % 7; // the weekday of day n
+  if (at === 6) return day === (n === 1 ? 3 : n - 1);
+  if (at === 0) return day === (n === length ? n - 2 : n + 1);
+  return day === n;
+}
+
+// parseRelative returns a function (day, length of its month, weekday) for L, L-3, LW, 15W, FRIL and FRI#2, and
+// undefined for any other item.
+function parseRelative(field, item, number, wrong) {
+  let m;
+  if (field.name === "dom" && (m = /^L(?:-(\d{1,9}))?$/i.exec(item))) {
+    const before = Number(m[1] ?? 0);
+    if (m[1] !== undefined && (before < 1 || before > 30)) throw wrong("want L-1 to L-30");
+    return (day, length) => day === length - before;
+  }
+  if (field.name === "dom" && (m = /^(L|\d{1,9})W$/i.exec(item))) {
+    const n = /^L$/i.test(m[1]) ? undefined : number(m[1]);
+    return (day, length, weekday) => isNearest(n ?? length, day, length, weekday);
+  }
+  if (field.name === "dow" && (m = /^(\w+?)(?:L|#(\d{1,9}))$/i.exec(item))) {
+    const on = number(m[1]) % 7, nth = m[2] === undefined ? undefined : Number(m[2]);
+    if (nth < 1 || nth > 5) throw wrong("want #1 to #5");
+    return (day, length, weekday) => weekday === on && (nth === undefined ? day + 7 > length : Math.ceil(day / 7) === nth);
+  }
+}
+
 function parseField(job, field, text) {
-  const set = new Set();
+  const set = Object.assign(new Set(), { relative: [] });
   const wrong = (why) => new Invalid(`${field.name} ${JSON.stringify(text)}: ${why}`);
   const number = (word) => {
     const named = field.words?.indexOf(word.toUpperCase()) ?? -1;
@@ -183,6 +227,11 @@ function parseField(job, field, text) {
   };
   const top = field.stepHigh ?? field.high;
   for (const item of text.split(",")) {
+    const relative = parseRelative(field, item, number, wrong);
+    if (relative) {
+      set.relative.push(relative);
+      continue;
+    }
     const m = /^(\*|\?|H(?:\((\w+)-(\w+)\))?|(\w+)(?:-(\w+))?)(?:\/(\d{1,9}))?$/.exec(item);
     if (!m) throw wrong("not *, n, a-b, H, or one of them with a step");
     const step = m[6] === undefined ? undefined : Number(m[6]);

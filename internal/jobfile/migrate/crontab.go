@@ -206,6 +206,9 @@ func cronTimes(j *job.Job, fields []string) error {
 
 // otherWeekdays returns the days of the week that a field leaves out.
 func otherWeekdays(field string) (string, error) {
+	if strings.ContainsAny(field, "#") || strings.HasSuffix(strings.ToUpper(field), "L") {
+		return "", fmt.Errorf("%s: no counterpart together with a day of the month that must match too", field)
+	}
 	var others []string
 	for day := range 7 {
 		s, err := job.ParseSchedule("x", job.Plan{Schedule: "0 0 * * " + field})

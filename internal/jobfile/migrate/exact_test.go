@@ -19,6 +19,11 @@ func TestImportRefusesWhatTheOldSchedulerReadsOtherwise(t *testing.T) {
 		{"crontab", "0 0 * * 1,THU /bin/true", ""},
 		{"crontab", "0 0 * * FRI-SUN/2 /bin/true", "write 7 for SUN"},
 		{"crontab", "0 0 * * * -x /bin/true", `cron reads "-x" as an option`},
+		{"crontab", "0 0 L-3,15W * * /bin/true", ""}, // of supercronic
+		{"crontab", "0 0 * * 5L,MON#2 /bin/true", ""},
+		{"crontab", "0 0 */2 * 5L /bin/true", "no counterpart together with a day of the month that must match too"},
+		{"k8s", manifestOf("0 0 LW * *"), ""},
+		{"k8s", manifestOf("0 0 * * FRI#2"), ""},
 		{"k8s", manifestOf("0 0 0 * * *"), "want five fields"},
 		{"k8s", manifestOf("@at 2027-01-01T00:00:00Z"), "want five fields"},
 		{"k8s", manifestOf("none"), "want five fields"},
@@ -29,6 +34,8 @@ func TestImportRefusesWhatTheOldSchedulerReadsOtherwise(t *testing.T) {
 		{"sidekiq", "a: {cron: '0 0 * * *,3', class: A}", "the weekdays *,3 are other days to fugit"},
 		{"sidekiq", "a: {cron: '0 0 13 * */1', class: A}", "the weekdays */1 are other days to fugit"},
 		{"sidekiq", "a: {cron: '0 0 13 * */2', class: A}", ""},
+		{"sidekiq", "a: {cron: '0 0 1 jul *', class: A}", ""},
+		{"sidekiq", "a: {cron: '0 0 * * mon#-2', class: A}", "has a form that only fugit knows"},
 		{"sidekiq", "a: {cron: '0 0 ? * 1', class: A}", "fugit does not know the question mark"},
 	} {
 		r, err := formats[tc.format](tc.text)
@@ -39,6 +46,26 @@ func TestImportRefusesWhatTheOldSchedulerReadsOtherwise(t *testing.T) {
 			t.Errorf("%s: %+v, want a job", tc.text, r)
 		case tc.note != "" && (len(r.Jobs) != 0 || len(r.Notes) != 1 || !strings.Contains(r.Notes[0].Text, tc.note)):
 			t.Errorf("%s: %+v, want no job and the note %q", tc.text, r, tc.note)
+		}
+	}
+}
+
+// The README of fugit has these forms.
+func TestDaysThatFugitCountsFromTheEndAreCarriedOver(t *testing.T) {
+	t.Parallel()
+	for cron, want := range map[string]string{
+		"0 0 L * *":                    "0 0 L * *",
+		"0 0 last * *":                 "0 0 L * *",
+		"0 0 15,-1 * *":                "0 0 15,L * *",
+		"0 0 -2 * * Europe/Berlin":     "0 0 L-1 * *",
+		"0 0 1-5 * *":                  "0 0 1-5 * *",
+		"0 0 * * mon#2":                "0 0 * * mon#2",
+		"0 0 * * mon#-1":               "0 0 * * monL",
+		"5 0 0 * * tue#L,3#last,fri#2": "5 0 0 * * tueL,3L,fri#2",
+	} {
+		r, err := formats["sidekiq"]("a: {cron: '" + cron + "', class: A}")
+		if err != nil || len(r.Jobs) != 1 || len(r.Notes) != 0 || r.Jobs[0].Job.Schedule != want {
+			t.Errorf("%s: %+v, %v, want %q", cron, r, err, want)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -175,6 +176,21 @@ func rubyArgs(m map[string]any) (json.RawMessage, error) {
 // nothing, and */1 selects all days even if a day of the month is given.
 var fugitDays = regexp.MustCompile(`(^|,)\w+/|,\*|\*.*,|^\*/1$`)
 
+// The days that fugit counts from the end of a month: "last", -1 and -2 among the days, and mon#-1 or mon#L
+// among the weekdays.
+var (
+	fugitLast        = regexp.MustCompile(`(?i)\blast\b|(?:^|\B)-[0-9]+`)
+	fugitLastWeekday = regexp.MustCompile(`(?i)(\w+)#(?:-1|l|last)(,|$)`)
+)
+
+// fromEnd returns "L" for "last" and "-1", and "L-1" for "-2".
+func fromEnd(day string) string {
+	if n, err := strconv.Atoi(strings.TrimPrefix(day, "-")); err == nil && n > 1 {
+		return fmt.Sprintf("L-%d", n-1)
+	}
+	return "L"
+}
+
 // rubySchedule sets the schedule of cron: or every:. If the value is a list, its elements after the
 // first are options of rufus-scheduler, like first_in. rubySchedule adds them to m, so that they are
 // reported as not carried over.
@@ -209,11 +225,15 @@ func rubySchedule(j *job.Job, m map[string]any) (why string) {
 	if n := len(fields); (n == 6 || n == 7) && isZone(fields[n-1]) && strings.ContainsAny(fields[n-1], "/ABCDEFGHIJKLMNOPQRSTUVWXYZ") {
 		j.Timezone, fields = fields[n-1], fields[:n-1]
 	}
+	if n := len(fields); n == 5 || n == 6 {
+		fields[n-3] = fugitLast.ReplaceAllStringFunc(fields[n-3], fromEnd)
+		fields[n-1] = fugitLastWeekday.ReplaceAllString(fields[n-1], "${1}L$2")
+	}
 	switch n := len(fields); {
 	case n == 1 && strings.HasPrefix(text, "@"):
 	case n != 5 && n != 6 || strings.EqualFold(fields[0], "every"):
 		return fmt.Sprintf("cron %q is not five or six fields of cron; write it so, or ask fugit: Fugit.parse(...).to_cron_s", clip(text))
-	case strings.ContainsAny(text, "#%&L~"):
+	case strings.ContainsAny(text, "%&~") || strings.Contains(fields[n-1], "#-"):
 		return fmt.Sprintf("cron %q has a form that only fugit knows", clip(text))
 	case strings.Contains(text, "?"):
 		return fmt.Sprintf("cron %q: fugit does not know the question mark: write *", clip(text))

@@ -75,6 +75,10 @@ func onCalendar(j *job.Job, text, zone string) error {
 	var fields []string
 	for i, text := range []string{times[2], times[1], times[0], day, month} {
 		f := systemdFields[i]
+		if strings.HasPrefix(text, "L") {
+			fields = append(fields, text) // of daysFromEnd
+			continue
+		}
 		set, err := f.systemd(text)
 		if err != nil {
 			return err
@@ -133,10 +137,14 @@ func weekdayOf(text string) (int, bool) {
 // calendarDate splits "2027-01-01", "*-*-01..07" or "10-15", and returns the month and the day. A
 // year bounds the job.
 func calendarDate(j *job.Job, text string) (month, day string, err error) {
-	if strings.Contains(text, "~") {
-		return "", "", fmt.Errorf("%s: %s", clip(text), fromTheEnd)
+	text, fromEnd, isFromEnd := strings.Cut(text, "~")
+	if isFromEnd {
+		if day, err = daysFromEnd(fromEnd); err != nil {
+			return "", "", err
+		}
+		text += "-" + day
 	}
-	parts := strings.Split(text, "-")
+	parts := strings.SplitN(text, "-", 3)
 	if len(parts) == 2 {
 		parts = append([]string{"*"}, parts...)
 	}
@@ -157,6 +165,31 @@ func calendarDate(j *job.Job, text string) (month, day string, err error) {
 		j.From, j.Until = time.Date(first, 1, 1, 0, 0, 0, 0, zone).UTC(), time.Date(last+1, 1, 1, 0, 0, 0, 0, zone).UTC()
 	}
 	return parts[1], parts[2], nil
+}
+
+// daysFromEnd returns a field of cron for the days after "~": ~01 is the last day of the month, and ~07/1
+// are the last seven.
+func daysFromEnd(text string) (string, error) {
+	var days []string
+	for part := range strings.SplitSeq(text, ",") {
+		from, by, stepped := strings.Cut(part, "/")
+		n, ok := systemdFields[3].number(from)
+		step := n
+		if stepped && ok {
+			step, ok = systemdFields[3].number(by)
+		}
+		if !ok {
+			return "", fmt.Errorf("day %q: want a number of days from the end of the month after ~, like ~01 or ~07/1", clip(part))
+		}
+		for ; n > 0; n -= step {
+			day := "L"
+			if n > 1 {
+				day = fmt.Sprintf("L-%d", n-1)
+			}
+			days = append(days, day)
+		}
+	}
+	return strings.Join(days, ","), nil
 }
 
 // yearOrStep matches a year, or a step of years.

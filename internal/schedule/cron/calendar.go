@@ -23,9 +23,17 @@ type calendar struct {
 
 	// days holds, for each month and day of month, the weekdays on which that date has a
 	// wall time in the calendar. It ignores excluded dates. The search skips all other days
-	// without looking at their minutes.
+	// without looking at their minutes. February of leap years is month 0.
 	days   [13][32]uint8
 	months uint64 // the months that have such a day
+}
+
+// inDays returns the month's index in calendar.days.
+func inDays(year, month int) int {
+	if month == 2 && daysIn(year, month) == 29 {
+		return 0
+	}
+	return month
 }
 
 func newCalendar(f Fields, x Exclusions) *calendar {
@@ -33,11 +41,15 @@ func newCalendar(f Fields, x Exclusions) *calendar {
 	// Whether a date has a wall time left depends on the exclusions that match the date.
 	// Few combinations of them occur.
 	left := map[uint64]bool{}
-	for month := 1; month <= 12; month++ {
-		for day := 1; day <= daysIn(4, month); day++ { // of a leap year
-			weekdays := f.weekdays(month, day)
+	for index := range c.days {
+		month, length := index, daysIn(1, index)
+		if index == 0 {
+			month, length = 2, 29
+		}
+		for day := 1; day <= length; day++ {
+			weekdays := f.weekdays(length, month, day)
 			for weekday := 0; weekday < 7 && len(x.expressions) > 0; weekday++ {
-				active := x.active(month, day, weekday)
+				active := x.active(length, month, day, weekday)
 				if _, known := left[active]; !known {
 					_, left[active] = c.nextTime(active, 0)
 				}
@@ -45,8 +57,8 @@ func newCalendar(f Fields, x Exclusions) *calendar {
 					weekdays &^= 1 << weekday
 				}
 			}
-			if c.days[month][day] = weekdays; weekdays != 0 {
-				c.months |= 1 << month
+			if c.days[index][day] = weekdays; weekdays != 0 {
+				c.months |= 1 << index
 			}
 		}
 	}
@@ -65,14 +77,15 @@ func (c *calendar) next(wall int64) (int64, bool) {
 	year, m, day := time.Unix(number*daySeconds, 0).UTC().Date()
 	month, weekday := int(m), int(floorMod(number+4, 7)) // 1970-01-01 was a Thursday
 	for number <= LastInstant/daySeconds+1 {
-		if c.days[month][day]>>weekday&1 == 1 && !c.dates[number] {
-			if t, ok := c.nextTime(c.active(month, day, weekday), second); ok {
+		index, length := inDays(year, month), daysIn(year, month)
+		if c.days[index][day]>>weekday&1 == 1 && !c.dates[number] {
+			if t, ok := c.nextTime(c.active(length, month, day, weekday), second); ok {
 				return number*daySeconds + int64(t), true
 			}
 		}
 		second = 0
-		skip, length := 1, daysIn(year, month)
-		if c.months>>month&1 == 0 {
+		skip := 1
+		if c.months>>index&1 == 0 {
 			skip = length - day + 1
 		}
 		number, weekday, day = number+int64(skip), (weekday+skip)%7, day+skip

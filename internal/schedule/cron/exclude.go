@@ -22,11 +22,11 @@ type Exclusions struct {
 	expressions []Fields
 }
 
-// active returns the set of the expressions that match the date.
-func (x Exclusions) active(month, day, weekday int) uint64 {
+// active returns the set of the expressions that match the date, if its month has that many days.
+func (x Exclusions) active(length, month, day, weekday int) uint64 {
 	var set uint64
 	for i, f := range x.expressions {
-		if f.weekdays(month, day)>>weekday&1 == 1 {
+		if f.weekdays(length, month, day)>>weekday&1 == 1 {
 			set |= 1 << i
 		}
 	}
@@ -53,8 +53,8 @@ func (x Exclusions) match(wall int64) bool {
 	if len(x.expressions) == 0 {
 		return false
 	}
-	_, month, day := time.Unix(wall, 0).UTC().Date()
-	active := x.active(int(month), day, int(floorMod(number+4, 7)))
+	year, month, day := time.Unix(wall, 0).UTC().Date()
+	active := x.active(daysIn(year, int(month)), int(month), day, int(floorMod(number+4, 7)))
 	return x.excludedSeconds(active, second/3600, second/60%60)>>(second%60)&1 == 1
 }
 

@@ -30,6 +30,7 @@ var descriptors = map[string]string{
 type Fields struct {
 	Second, Minute, Hour uint64
 	Day, Month, Weekday  uint64
+	RelativeDays
 
 	// Either is true if both day fields restrict the dates. A date then has to match only one
 	// of them, as in every cron.
@@ -42,23 +43,24 @@ var Everything = Fields{
 	Day: 1<<32 - 2, Month: 1<<13 - 2, Weekday: 1<<7 - 1,
 }
 
-// weekdays returns the weekdays on which a date matches the expression. Bit 0 is Sunday.
-func (f Fields) weekdays(month, day int) uint8 {
-	const week = 1<<7 - 1
-	dom, dow := f.Day>>day&1 == 1, uint8(f.Weekday)
-	switch {
-	case f.Month>>month&1 == 0:
+// weekdays returns the weekdays on which a date matches the expression, if its month has that many days.
+// Bit 0 is Sunday.
+func (f Fields) weekdays(length, month, day int) uint8 {
+	if f.Month>>month&1 == 0 {
 		return 0
-	case f.Either && dom:
-		return week
-	case f.Either || dom:
-		return dow
 	}
-	return 0
+	dom, dow := f.onDay(length, day), uint8(f.Weekday)|f.onNth(length, day)
+	if f.Day>>day&1 == 1 {
+		dom = wholeWeek
+	}
+	if f.Either {
+		return dom | dow
+	}
+	return dom & dow
 }
 
 func (f Fields) String() string {
-	return fmt.Sprintf("%x.%x.%x.%x.%x.%x.%t", f.Second, f.Minute, f.Hour, f.Day, f.Month, f.Weekday, f.Either)
+	return fmt.Sprintf("%x.%x.%x.%x.%x.%x.%x.%t", f.Second, f.Minute, f.Hour, f.Day, f.Month, f.Weekday, f.RelativeDays, f.Either)
 }
 
 // Expression is the text of a schedule, parsed. One of Every, At and Fields is set.
@@ -93,6 +95,10 @@ func Parse(job, text string) (e Expression, err error) {
 		text = descriptors[text]
 	case strings.HasPrefix(text, "@"):
 		return e, unknownDescriptor(text)
+	case strings.HasPrefix(text, "cron("):
+		return e, errors.New("it is an expression of AWS, which counts Sunday as 1 and has a year at the end: want five fields with Sunday as 0, like \"0 7 * * MON-FRI\"")
+	case strings.HasPrefix(text, "rate("):
+		return e, errors.New("it is an expression of AWS: want an interval like \"@every 5m\"")
 	}
 	fields, elapsed, err := parseFields(job, text, "0")
 	return Expression{Fields: &fields, elapsed: elapsed}, err
@@ -129,24 +135,33 @@ func checkText(text string) error {
 // first of six. elapsed reports whether the hour field begins with * or ?.
 func parseFields(job, text, seconds string) (set Fields, elapsed bool, err error) {
 	fields := strings.Fields(text)
-	switch len(fields) {
-	case 5:
+	switch n := len(fields); {
+	case n > 5 && isYear(fields[n-1]):
+		return Fields{}, false, fmt.Errorf("%d fields, of which the last, %s, looks like a year: an expression has none; use from and until", n, fields[n-1])
+	case n == 5:
 		fields = append([]string{seconds}, fields...)
-	case 6:
-	default:
+	case n != 6:
 		return Fields{}, false, fmt.Errorf("%d fields: want 5 (minute, hour, day of month, month, day of week), or 6 with seconds first", len(fields))
 	}
-	var sets [6]uint64
-	var restricts [6]bool
+	var sets [6]fieldSet
 	for i, f := range cronFields {
-		if sets[i], restricts[i], err = f.parse(job, fields[i]); err != nil {
+		if sets[i], err = f.parse(job, fields[i]); err != nil {
 			return Fields{}, false, err
 		}
 	}
+	dom, dow := sets[3], sets[5]
 	return Fields{
-		Second: sets[0], Minute: sets[1], Hour: sets[2], Day: sets[3], Month: sets[4], Weekday: sets[5],
-		Either: restricts[3] && restricts[5],
+		Second: sets[0].values, Minute: sets[1].values, Hour: sets[2].values,
+		Day: dom.values, Month: sets[4].values, Weekday: dow.values,
+		RelativeDays: RelativeDays{FromEnd: dom.FromEnd, Nearest: dom.Nearest, Nth: dow.Nth},
+		Either:       dom.restricts && dow.restricts,
 	}, strings.ContainsRune("*?", rune(fields[2][0])), nil
+}
+
+// isYear reports whether the field is a year, as Quartz and AWS have it after the day of week.
+func isYear(field string) bool {
+	n, ok := number(field)
+	return ok && n >= 1970 && n <= 2199
 }
 
 // parseEvery reads the duration after @every, and returns it in seconds.

@@ -45,19 +45,42 @@ var cronFields = [6]cronField{
 // star is the bit by which robfig/cron marks a field that has a star, without a step or with the step 1.
 const star = 1 << 63
 
-// parse reads one field, which is a list of items. restricts reports whether a day field restricts
-// the dates: it does not if one of its items is a star.
-func (f cronField) parse(job, text string) (set uint64, restricts bool, err error) {
-	items := strings.Split(text, ",")
-	for i, item := range items {
-		if items[i], err = f.resolve(job, item); err != nil {
-			return 0, false, err
+// fieldSet is what one field matches.
+type fieldSet struct {
+	values uint64
+	RelativeDays
+
+	// restricts is true for a day field that restricts the dates: none of its items is a star.
+	restricts bool
+}
+
+// parse reads one field, which is a list of items.
+func (f cronField) parse(job, text string) (fieldSet, error) {
+	var plain []string
+	set := fieldSet{restricts: true}
+	for item := range strings.SplitSeq(text, ",") {
+		relative, err := f.addRelative(&set.RelativeDays, item)
+		if err != nil {
+			return set, err
 		}
+		if relative {
+			continue
+		}
+		resolved, err := f.resolve(job, item)
+		if err != nil {
+			return set, err
+		}
+		plain = append(plain, resolved)
 	}
-	if set, err = f.read(strings.Join(items, ",")); err != nil {
-		return 0, false, fmt.Errorf("%s %s: %w", f.title, quote(text), err)
+	if len(plain) == 0 {
+		return set, nil
 	}
-	return set &^ star, set&star == 0, nil
+	values, err := f.read(strings.Join(plain, ","))
+	if err != nil {
+		return set, fmt.Errorf("%s %s: %w", f.title, quote(text), err)
+	}
+	set.values, set.restricts = values&^star, values&star == 0
+	return set, nil
 }
 
 // read has robfig/cron read one field. It panics on some texts and misreads others, so text must be
@@ -192,7 +215,12 @@ func (f cronField) value(item, text string) (int, error) {
 // want returns the valid values, for errors.
 func (f cronField) want() string {
 	numbers := fmt.Sprintf("%d-%d", f.min, f.max)
-	if f.names == "" {
+	switch {
+	case f.name == "dom":
+		return numbers + ", L, L-3, LW or 15W"
+	case f.name == "dow":
+		return numbers + " or " + f.names + ", FRIL or FRI#2"
+	case f.names == "":
 		return numbers
 	}
 	return numbers + " or " + f.names
@@ -201,16 +229,6 @@ func (f cronField) want() string {
 // isWord reports whether text consists of letters, as the names of months and days do.
 func isWord(text string) bool {
 	return text != "" && strings.Trim(strings.ToUpper(text), "ABCDEFGHIJKLMNOPQRSTUVWXYZ") == ""
-}
-
-// number reads up to nine digits, without a sign.
-func number(text string) (int, bool) {
-	const most = 9
-	if text == "" || len(text) > most || strings.Trim(text, "0123456789") != "" {
-		return 0, false
-	}
-	n, err := strconv.Atoi(text)
-	return n, err == nil
 }
 
 // quote quotes a text that is not a number.

@@ -86,7 +86,8 @@ func TestHResolvesToTheHashOfTheJobsName(t *testing.T) {
 	} {
 		f := fields[c.field]
 		want := c.low + StableHash(name, c.field, c.size)
-		set, _, err := f.parse(name, c.text)
+		parsed, err := f.parse(name, c.text)
+		set := parsed.values
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -4,6 +4,7 @@
 package words
 
 import (
+	"cmp"
 	"fmt"
 	"math/bits"
 	"slices"
@@ -37,8 +38,11 @@ func Of(name string, p job.Plan) string {
 var _ = struct {
 	Second, Minute, Hour uint64
 	Day, Month, Weekday  uint64
-	Either               bool
+	cron.RelativeDays
+	Either bool
 }(cron.Fields{})
+
+var _ = struct{ FromEnd, Nearest, Nth uint64 }(cron.RelativeDays{})
 
 // sentence joins the time of day and the dates.
 func sentence(s cron.Fields) string {
@@ -167,17 +171,54 @@ func dates(s cron.Fields) string {
 	case whole:
 		return "every day" + in
 	case s.Day == every.Day:
-	case days.one() && months.one():
+	case s.FromEnd|s.Nearest == 0 && days.one() && months.one():
 		on = append(on, fmt.Sprintf("every year on %d %s", days.first(), month(months.first())))
-	case in == "":
-		on = append(on, "on the "+days.list(ordinal)+" of the month")
 	default:
-		on = append(on, "on the "+days.list(ordinal)+in)
+		on = append(on, "on the "+monthDays(s)+ofMonth(in))
 	}
-	if s.Weekday != every.Weekday {
+	if s.Weekday != every.Weekday && s.Weekday != 0 {
 		on = append(on, weekdays(s)+in)
 	}
+	if nth := nthWeekdays(s); nth != "" {
+		on = append(on, "on the "+nth+ofMonth(in))
+	}
 	return strings.Join(on, ", and ")
+}
+
+// ofMonth returns in, or says that the days are those of any month.
+func ofMonth(in string) string { return cmp.Or(in, " of the month") }
+
+// monthDays names the days of a month: "1st, last working day and last day but 2".
+func monthDays(s cron.Fields) string {
+	parts := numbers(s.Day).parts(ordinal)
+	for _, n := range numbers(s.Nearest) {
+		if n == 0 {
+			parts = append(parts, "last working day")
+		} else {
+			parts = append(parts, "working day nearest the "+ordinal(n))
+		}
+	}
+	for _, n := range numbers(s.FromEnd) {
+		if n == 0 {
+			parts = append(parts, "last day")
+		} else {
+			parts = append(parts, fmt.Sprintf("last day but %d", n))
+		}
+	}
+	return and(parts)
+}
+
+// nthWeekdays names the days of FRI#2 and FRIL: "2nd Friday and last Friday".
+func nthWeekdays(s cron.Fields) string {
+	var parts, last []string
+	for _, bit := range numbers(s.Nth) {
+		if n := bit / 8; n == 0 {
+			last = append(last, "last "+weekday(bit))
+		} else {
+			parts = append(parts, ordinal(n)+" "+weekday(bit%8))
+		}
+	}
+	return and(append(parts, last...))
 }
 
 func weekdays(s cron.Fields) string {
@@ -238,8 +279,10 @@ func (s set) cycle(whole int) int {
 func (s set) all(whole int) bool { return len(s) == whole }
 
 // list names the members: "1, 2 and 5", or with ranges of three and more "1 to 3 and 5".
-func (s set) list(name func(int) string) string {
-	var parts []string
+func (s set) list(name func(int) string) string { return and(s.parts(name)) }
+
+// parts is list before it is joined.
+func (s set) parts(name func(int) string) (parts []string) {
 	for i := 0; i < len(s); {
 		end := i
 		for end+1 < len(s) && s[end+1] == s[end]+1 {
@@ -255,7 +298,7 @@ func (s set) list(name func(int) string) string {
 		}
 		i = end + 1
 	}
-	return and(parts)
+	return parts
 }
 
 // and joins texts: "a, b and c".

@@ -45,6 +45,17 @@ func TestWordsOfASchedule(t *testing.T) {
 		"0 3 13 * FRI":              "on the 13th of the month, and every Friday at 03:00",
 		"0 0 1 1 *":                 "every year on 1 January at 00:00",
 		"0 0 24 12 MON":             "every year on 24 December, and every Monday in December at 00:00",
+		"0 3 L * *":                 "on the last day of the month at 03:00",
+		"0 3 L 2,8 *":               "on the last day in February and August at 03:00",
+		"0 3 15,L * *":              "on the 15th and last day of the month at 03:00",
+		"0 3 L-3 * *":               "on the last day but 3 of the month at 03:00",
+		"0 3 15W,LW * *":            "on the last working day and working day nearest the 15th of the month at 03:00",
+		"0 3 1W 1 *":                "on the working day nearest the 1st in January at 03:00",
+		"0 3 * * 5L":                "on the last Friday of the month at 03:00",
+		"0 3 * * FRI#2":             "on the 2nd Friday of the month at 03:00",
+		"0 3 * 5 7#1,SUNL":          "on the 1st Sunday and last Sunday in May at 03:00",
+		"0 3 * * MON,FRI#2":         "every Monday, and on the 2nd Friday of the month at 03:00",
+		"0 3 L * FRI#2":             "on the last day of the month, and on the 2nd Friday of the month at 03:00",
 		"0 12 * 6-8 *":              "every day in June to August at 12:00",
 		"0 12 * 6-8 TUE":            "every Tuesday in June to August at 12:00",
 		"0 3 1-31 * MON":            "every day at 03:00",
@@ -98,10 +109,12 @@ func TestEveryValidExpressionHasWords(t *testing.T) {
 			rapid.Custom(func(t *rapid.T) string { return "*/" + join([]int{rapid.IntRange(1, high-low).Draw(t, "step")}) }),
 		)
 	}
+	day := rapid.OneOf(field(1, 28), rapid.SampledFrom([]string{"L", "LW", "3,L-2", "15W,L", "31W"}))
+	weekday := rapid.OneOf(field(0, 6), rapid.SampledFrom([]string{"5L", "FRI#2,SUN", "MON#1,MONL"}))
 	rapid.Check(t, func(t *rapid.T) {
 		text := strings.Join([]string{
 			field(0, 59).Draw(t, "second"), field(0, 59).Draw(t, "minute"), field(0, 23).Draw(t, "hour"),
-			field(1, 28).Draw(t, "day"), field(1, 12).Draw(t, "month"), field(0, 6).Draw(t, "weekday"),
+			day.Draw(t, "day"), field(1, 12).Draw(t, "month"), weekday.Draw(t, "weekday"),
 		}, " ")
 		got := words.Of("report", job.Plan{Schedule: text})
 		if got == text || got == "" || strings.Contains(got, "  ") || strings.HasSuffix(got, " ") {
