@@ -128,12 +128,13 @@ func (p *puller) sessionEnded(err error) (served bool) {
 	return p.served
 }
 
-// denied returns why this login may not ask the source for messages; nil if it may, or has not asked
-// yet.
+// denied returns why the server has refused to let this process ask the source for messages; nil if it may,
+// or has not asked yet.
 func (p *puller) denied() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.served || !errors.Is(p.lastError, job.ErrDenied) {
+	var refused *jetstream.APIError
+	if p.served || !errors.Is(p.lastError, job.ErrDenied) && !errors.As(p.lastError, &refused) {
 		return nil
 	}
 	return p.lastError

@@ -3,12 +3,15 @@ package consumer_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/cronce-io/cronce/consumer"
 	"github.com/cronce-io/cronce/internal/core"
@@ -119,6 +122,33 @@ type goneSource struct{ *source }
 func (s *goneSource) Ask(lane, _ int, _ time.Duration) error {
 	s.serving.Go(func() { s.ended(lane, errors.New("consumer deleted")) })
 	return nil
+}
+
+// A node that takes no slots is not ready.
+func TestAQueueThatTheServerRefusesIsReportedUntilItIsOpened(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		open, refused := b.cfg.Sources[0], &jetstream.APIError{Code: 400, ErrorCode: 10026, Description: "maximum consumers limit reached"}
+		opens := false
+		b.cfg.Sources[0] = func(ctx context.Context) (consumer.Source, error) {
+			if !opens {
+				return nil, fmt.Errorf("open queue default: %w", refused)
+			}
+			return open(ctx)
+		}
+		stop := b.run()
+		time.Sleep(time.Second)
+		if err := b.cfg.Table.Denied("default"); !errors.Is(err, refused) {
+			t.Errorf("while the server refuses it: %v", err)
+		}
+		opens = true
+		time.Sleep(time.Minute)
+		if err := b.cfg.Table.Denied("default"); err != nil {
+			t.Errorf("when it is open: %v", err)
+		}
+		_ = stop()
+	})
 }
 
 func TestAQueueOfOtherSettingsEndsRun(t *testing.T) {

@@ -28,6 +28,17 @@ export function consumerConfig(queue, subject, lease, version) {
   };
 }
 
+// add creates a consumer. If the server limits its unacked messages, add creates it with the limit.
+export async function add(consumers, stream, config) {
+  try {
+    return await consumers.add(stream, config);
+  } catch (err) {
+    const limit = err.code === 10121 ? Number(/\d+$/.exec(err.message)?.[0]) : 0;
+    if (!(limit > 0 && limit < config.max_ack_pending)) throw err;
+    return add(consumers, stream, { ...config, max_ack_pending: limit });
+  }
+}
+
 // until returns a promise that resolves when the signal aborts.
 const until = (signal) => new Promise((done) => {
   if (signal.aborted) done();
@@ -139,7 +150,7 @@ export class Worker {
     const config = consumerConfig(queue, subject, this.node.lease, server.version);
     try {
       const info = await manager.consumers.info(stream, queue).catch((err) => {
-        if (err.code === 10014) return manager.consumers.add(stream, config);
+        if (err.code === 10014) return add(manager.consumers, stream, config);
         throw err;
       });
       this.grouped = info.config.priority_groups?.includes("workers") ?? false;

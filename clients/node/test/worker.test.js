@@ -4,7 +4,7 @@ import { parseEntry } from "../lib/definition.js";
 import { parseMessage } from "../lib/message.js";
 import { Store, pause, turn } from "../lib/store.js";
 import { parseInstant } from "../lib/values.js";
-import { Worker, consumerConfig } from "../lib/worker.js";
+import { Worker, add, consumerConfig } from "../lib/worker.js";
 
 test("a slot that ends whatever the definition says ends although the definition cannot be read", async () => {
   const now = parseInstant("2026-11-21T07:00:00Z"), old = "j:2026-11-19T07:00:00Z", young = "j:2026-11-21T07:00:00Z";
@@ -444,4 +444,18 @@ test("a place is free when its handler has returned, although the outcome is not
   answer();
   await Promise.all(tasks);
   assert.equal(worker.free, 1);
+});
+
+test("a consumer is created with the server's limit of unacked messages", async () => {
+  const asked = [], limit = 500, config = { durable_name: "q", max_ack_pending: 1_000_000 };
+  const consumers = {
+    async add(stream, { max_ack_pending: most }) {
+      asked.push([stream, most]);
+      if (most > limit) throw Object.assign(new Error(`consumer max ack pending exceeds system limit of ${limit}`), { code: 10121 });
+      return { config };
+    },
+  };
+  assert.deepEqual(await add(consumers, "s", config), { config });
+  assert.deepEqual(asked, [["s", 1_000_000], ["s", limit]]);
+  await assert.rejects(add({ add: async () => { throw Object.assign(new Error("no room"), { code: 10023 }); } }, "s", config), /no room/);
 });

@@ -8,6 +8,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/cronce-io/cronce/internal/broker/layout"
+	"github.com/cronce-io/cronce/internal/broker/wire"
 	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/job"
 )
@@ -25,8 +26,20 @@ func (s *Space) consumer(ctx context.Context, stream, name string) (jetstream.Co
 	return c, nil
 }
 
-// createConsumer creates a durable consumer. If a different one exists by now, it returns that one.
+// createConsumer creates a durable consumer. If a different one exists by now, it returns that one. If the
+// server, the account or the stream limits unacked messages, it creates the consumer with the limit.
 func (s *Space) createConsumer(ctx context.Context, stream string, want jetstream.ConsumerConfig) (jetstream.Consumer, error) {
+	for {
+		c, err := s.tryCreateConsumer(ctx, stream, want)
+		limit := wire.AckPendingLimit(err)
+		if limit < 1 || limit >= want.MaxAckPending {
+			return c, err
+		}
+		want.MaxAckPending = limit
+	}
+}
+
+func (s *Space) tryCreateConsumer(ctx context.Context, stream string, want jetstream.ConsumerConfig) (jetstream.Consumer, error) {
 	var c jetstream.Consumer // see consumer
 	err := s.Ask(ctx, "create consumer "+want.Durable+" of "+layout.Title(stream), s.API("CONSUMER.CREATE."+stream+"."+want.Durable), func(ctx context.Context) (err error) {
 		c, err = s.JS.CreateConsumer(ctx, stream, want)

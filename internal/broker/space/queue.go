@@ -128,7 +128,9 @@ func (s *Space) queueDifferences(stream string, found, want jetstream.ConsumerCo
 	check("ack policy", found.AckPolicy, want.AckPolicy, nil)
 	check("ack wait", found.AckWait, want.AckWait, func(c *jetstream.ConsumerConfig) { c.AckWait = want.AckWait })
 	check("max deliver", found.MaxDeliver, want.MaxDeliver, func(c *jetstream.ConsumerConfig) { c.MaxDeliver = want.MaxDeliver })
-	check("max ack pending", found.MaxAckPending, want.MaxAckPending, func(c *jetstream.ConsumerConfig) { c.MaxAckPending = want.MaxAckPending })
+	if found.MaxAckPending > want.MaxAckPending || found.MaxAckPending < 1 { // the server, or an operator, may set a lower bound
+		check("max ack pending", found.MaxAckPending, want.MaxAckPending, func(c *jetstream.ConsumerConfig) { c.MaxAckPending = want.MaxAckPending })
+	}
 	check("backoff", found.BackOff, want.BackOff, func(c *jetstream.ConsumerConfig) { c.BackOff = nil })
 	check("inactive threshold", found.InactiveThreshold, want.InactiveThreshold, func(c *jetstream.ConsumerConfig) { c.InactiveThreshold = 0 })
 	check("headers only", found.HeadersOnly, want.HeadersOnly, func(c *jetstream.ConsumerConfig) { c.HeadersOnly = false })

@@ -3,6 +3,7 @@ package wire
 import (
 	"context"
 	"errors"
+	"strconv"
 	"strings"
 	"time"
 
@@ -81,6 +82,7 @@ const (
 	CodeMaxStreams          jetstream.ErrorCode = 10027 // maximum number of streams reached
 	codeMaxConsumers        jetstream.ErrorCode = 10026 // maximum consumers limit reached
 	CodeMaxBytesRequired    jetstream.ErrorCode = 10113 // account requires a stream config to have max bytes set
+	codeAckPending          jetstream.ErrorCode = 10121 // consumer max ack pending exceeds system limit of N
 	codeNoResources         jetstream.ErrorCode = 10023 // insufficient resources
 	codePeerRemap           jetstream.ErrorCode = 10075
 	codeStoreFailed         jetstream.ErrorCode = 10077
@@ -89,6 +91,17 @@ const (
 	codeNotReady            jetstream.ErrorCode = 10163 // a new leader is not ready to compare revisions
 	codeStreamOfflineReason jetstream.ErrorCode = 10194
 )
+
+// AckPendingLimit returns the limit of unacked messages for which the server has refused a consumer, or 0 if err
+// is something else.
+func AckPendingLimit(err error) int {
+	var api *jetstream.APIError
+	if !errors.As(err, &api) || api.ErrorCode != codeAckPending {
+		return 0
+	}
+	limit, _ := strconv.Atoi(api.Description[strings.LastIndexByte(api.Description, ' ')+1:])
+	return limit
+}
 
 // HasCode reports whether err is an error of the server with one of the codes.
 func HasCode(err error, codes ...jetstream.ErrorCode) bool {
