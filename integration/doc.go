@@ -20,6 +20,6 @@
 //   - A standby takes over from a main worker: TestStandbyWorkerTakesOverAndHandsBack.
 //   - All machines share the work: TestWorkIsSpreadOverAllMachinesAndGrowsWithOneMore.
 //
-// Most of the tests take long. These have the build tag "long", and "go tool task long" runs them,
+// Most of the tests take long. These have the build tag "long", and ".ci/task long" runs them,
 // with the long tests of other packages.
 package integration

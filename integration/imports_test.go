@@ -105,33 +105,33 @@ func TestArrowsPointOneWay(t *testing.T) {
 		"internal/fleet/replica": {
 			"consumer", "internal/fleet/alert", "internal/fleet/intake", "internal/fleet/boot", "internal/fleet/clock", "internal/fleet/node", "internal/fleet/registry", "internal/fleet/sweep", "internal/tracing", "job", "kv", "producer",
 		},
-		"lab/bench":           {"internal/fleet/replica", "job", "kv"},
-		"internal/lab/proxy":           {},
-		"lab/torture/plan":    {"job"},
-		"lab/torture/promise": {"lab/torture/plan", "job"},
-		"lab/torture":         {"internal/lab/proxy", "lab/torture/plan", "lab/torture/promise", "internal/fleet/boot", "client", "internal/attach", "internal/fleet/replica", "job", "kv"},
-		"internal/fleet/inject":        {"internal/fleet/clock", "job"},
-		"croncetest":                   {module, "internal/fleet/clock", "internal/fleet/inject", "client", "internal/attach", "job", "kv"},
-		"":                             {"internal/fleet/clock", "internal/fleet/inject", "internal/api", "client", "internal/attach", "internal/fleet/replica", "internal/text/version", "internal/tracing", "job", "kv", "producer"},
-		"internal/api/fault":           {"client", "job", "kv"},
-		"internal/api/schema":          {"internal/codec"},
-		"internal/api/row":             {"client", "internal/text/printable", "job"},
-		"internal/web/api":             {"client", "internal/api/fault", "internal/jobfile/spec", "internal/api/row", "internal/api/schema", "internal/web/problem", "internal/web/stream", "job"},
-		"internal/web/reload":          {},
-		"internal/web/problem":         {"client", "internal/api/fault", "internal/text/printable"},
-		"internal/web/stream":          {},
-		"internal/web/secure":          {"internal/api/fault", "internal/web/link", "internal/web/problem"},
-		"internal/web/link":            {},
-		"internal/web/pages/shell":     {"client", "internal/api/fault", "internal/text/printable", "internal/web/link", "internal/web/problem", "internal/web/stream", "job"},
-		"internal/web/pages/board":     {"client", "internal/text/printable", "job"},
-		"internal/web/pages/lanes":     {"client", "internal/text/printable", "job"},
-		"internal/web/pages/preview":   {"internal/schedule/words", "job"},
-		"internal/web/pages":           {"client", "internal/api/fault", "internal/schedule/words", "internal/text/printable", "internal/web/pages/board", "internal/web/pages/lanes", "internal/web/pages/preview", "internal/web/pages/shell", "internal/web/problem", "internal/web/stream", "job"},
-		"web":                          {"client", "internal/text/version", "internal/web/api", "internal/web/pages", "internal/web/pages/shell", "internal/web/secure"},
-		"internal/web/listener":        {"internal/web/reload"},
-		"internal/web/auth":            {"internal/text/plain", "internal/api/fault", "internal/web/link", "internal/web/problem", "internal/web/reload", "job"},
-		"internal/web/auth/oidc":       {"internal/text/plain", "internal/web/auth"},
-		"metrics":                      {module, "job", "producer"},
+		"lab/bench":                  {"internal/fleet/replica", "job", "kv"},
+		"internal/lab/proxy":         {},
+		"lab/torture/plan":           {"job"},
+		"lab/torture/promise":        {"lab/torture/plan", "job"},
+		"lab/torture":                {"internal/lab/proxy", "lab/torture/plan", "lab/torture/promise", "internal/fleet/boot", "client", "internal/attach", "internal/fleet/replica", "job", "kv"},
+		"internal/fleet/inject":      {"internal/fleet/clock", "job"},
+		"croncetest":                 {module, "internal/fleet/clock", "internal/fleet/inject", "client", "internal/attach", "job", "kv"},
+		"":                           {"internal/fleet/clock", "internal/fleet/inject", "internal/api", "client", "internal/attach", "internal/fleet/replica", "internal/text/version", "internal/tracing", "job", "kv", "producer"},
+		"internal/api/fault":         {"client", "job", "kv"},
+		"internal/api/schema":        {"internal/codec"},
+		"internal/api/row":           {"client", "internal/text/printable", "job"},
+		"internal/web/api":           {"client", "internal/api/fault", "internal/jobfile/spec", "internal/api/row", "internal/api/schema", "internal/web/problem", "internal/web/stream", "job"},
+		"internal/web/reload":        {},
+		"internal/web/problem":       {"client", "internal/api/fault", "internal/text/printable"},
+		"internal/web/stream":        {},
+		"internal/web/secure":        {"internal/api/fault", "internal/web/link", "internal/web/problem"},
+		"internal/web/link":          {},
+		"internal/web/pages/shell":   {"client", "internal/api/fault", "internal/text/printable", "internal/web/link", "internal/web/problem", "internal/web/stream", "job"},
+		"internal/web/pages/board":   {"client", "internal/text/printable", "job"},
+		"internal/web/pages/lanes":   {"client", "internal/text/printable", "job"},
+		"internal/web/pages/preview": {"internal/schedule/words", "job"},
+		"internal/web/pages":         {"client", "internal/api/fault", "internal/schedule/words", "internal/text/printable", "internal/web/pages/board", "internal/web/pages/lanes", "internal/web/pages/preview", "internal/web/pages/shell", "internal/web/problem", "internal/web/stream", "job"},
+		"web":                        {"client", "internal/text/version", "internal/web/api", "internal/web/pages", "internal/web/pages/shell", "internal/web/secure"},
+		"internal/web/listener":      {"internal/web/reload"},
+		"internal/web/auth":          {"internal/text/plain", "internal/api/fault", "internal/web/link", "internal/web/problem", "internal/web/reload", "job"},
+		"internal/web/auth/oidc":     {"internal/text/plain", "internal/web/auth"},
+		"metrics":                    {module, "job", "producer"},
 	}
 	packages := listPackages(t)
 	for name, allowed := range may {
@@ -221,8 +221,7 @@ func TestLibraryUsersDoNotGetTheServer(t *testing.T) {
 	t.Parallel()
 	for path, p := range listPackages(t) {
 		if !ours(path) || strings.HasPrefix(path, module+"/cmd/") || strings.HasPrefix(path, module+"/lab/") || strings.HasPrefix(path, module+"/integration") ||
-			path == module+"/croncetest" || path == module+"/internal/natsconn/embed" || path == module+"/internal/lab/natstest" || path == module+"/internal/lab/kvtest" || path == module+"/internal/lab/filetest" ||
-			path == module+"/internal/lab/need" || path == module+"/internal/lab/clitest" {
+			path == module+"/croncetest" || path == module+"/internal/natsconn/embed" || strings.HasPrefix(path, module+"/internal/lab/") {
 			continue
 		}
 		for _, dep := range p.Deps {

@@ -55,7 +55,9 @@ var (
 	web        = sync.OnceValues(func() (string, error) { return build("github.com/cronce-io/cronce/integration/web") })
 	sqlExample = sync.OnceValues(func() (string, error) { return build("github.com/cronce-io/cronce/examples/sql") })
 	cronceLab  = sync.OnceValues(func() (string, error) { return buildIn("../lab", "github.com/cronce-io/cronce/lab/cmd/cronce-lab") })
-	natsServer = sync.OnceValues(func() (string, error) { return build("github.com/nats-io/nats-server/v2") })
+	// traceCollector prints the spans that it receives.
+	traceCollector = sync.OnceValues(func() (string, error) { return buildIn("../lab", "github.com/cronce-io/cronce/lab/collector") })
+	natsServer     = sync.OnceValues(func() (string, error) { return build("github.com/nats-io/nats-server/v2") })
 )
 
 // build compiles a main package of this module or of one that it requires. It has the race detector if the

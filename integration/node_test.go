@@ -9,7 +9,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
 )
 
 const (
@@ -27,7 +26,7 @@ func needNode(t *testing.T) (node string) {
 	node, missing := lookPath("node")
 	need(t, "Node.js in PATH", missing)
 	if _, err := os.Stat(nodeClient + "/node_modules"); err != nil {
-		need(t, "the dependencies of clients/node", `run "go tool task node:install"`)
+		need(t, "the dependencies of clients/node", `run ".ci/task node:install"`)
 	}
 	return node
 }

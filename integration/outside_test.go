@@ -3,7 +3,6 @@
 package integration
 
 import (
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -131,22 +130,9 @@ func outsideModule(t *testing.T, program string) (dir string) {
 		return string(filetest.Read(t, filepath.Join(root, name)))
 	}
 	mod := regexp.MustCompile(`(?m)^module .*$`).ReplaceAllString(read("go.mod"), "module example.org/outside")
-	mod = regexp.MustCompile(`(?s)\ntool \(.*?\n\)\n`).ReplaceAllString(mod, "\n")
 	mod += "\nrequire github.com/cronce-io/cronce v0.0.0\n\nreplace github.com/cronce-io/cronce => " + root + "\n"
 	for name, text := range map[string]string{"go.mod": mod, "go.sum": read("go.sum"), "main.go": program} {
 		filetest.Write(t, filepath.Join(dir, name), text)
 	}
 	return dir
-}
-
-// goIn runs a go command in a folder, and returns what it prints.
-func goIn(t *testing.T, dir string, args ...string) string {
-	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "go", args...)
-	cmd.Dir = dir
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Fatalf("go %s: %v\n%s", strings.Join(args, " "), err, out)
-	}
-	return string(out)
 }

@@ -28,8 +28,22 @@ type process struct {
 // start runs a program. Its environment is env, without the variables of the test.
 func start(t *testing.T, name string, env []string, as *syscall.SysProcAttr, path string, args ...string) *process {
 	t.Helper()
+	return startCommand(t, name, env, as, exec.Command(path, args...))
+}
+
+// startReading runs a program that reads a pipe.
+func startReading(t *testing.T, name string, env []string, stdin *os.File, path string, args ...string) *process {
+	t.Helper()
+	defer stdin.Close()
+	cmd := exec.Command(path, args...)
+	cmd.Stdin = stdin
+	return startCommand(t, name, env, nil, cmd)
+}
+
+func startCommand(t *testing.T, name string, env []string, as *syscall.SysProcAttr, cmd *exec.Cmd) *process {
+	t.Helper()
 	p := &process{t: t, name: name, out: t.TempDir(), started: time.Now(), ended: make(chan struct{})}
-	p.cmd = exec.Command(path, args...)
+	p.cmd = cmd
 	p.cmd.Env, p.cmd.SysProcAttr = env, as
 	// With pipes, Wait would wait for each child that holds one open.
 	stdout, stderr := p.create("stdout"), p.create("stderr")

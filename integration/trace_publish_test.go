@@ -113,22 +113,22 @@ func TestTraceOfASlotIsOneFromAnyPublisher(t *testing.T) {
 		got[id] = parent
 	}
 	// The trigger published the slot, and the retry published it again.
-	if p := c.of(broken.ID())["publish broken"]; len(p) != 2 || p[0].trace != of(broken) || p[1].trace != p[0].trace {
+	if p := c.of(broken.ID())["publish broken"]; len(p) != 2 || p[0].Trace != of(broken) || p[1].Trace != p[0].Trace {
 		t.Errorf("published in %+v", p)
 	}
 	for id, o := range want {
 		found := c.of(id)
 		name, _, _ := strings.Cut(id, ":")
 		published := found["publish "+name]
-		if len(published) != 1 || published[0].trace != o.trace || published[0].parent != o.parent {
+		if len(published) != 1 || published[0].Trace != o.trace || published[0].Parent != o.parent {
 			t.Errorf("%s: published in %+v, want %+v", id, published, o)
 			continue
 		}
 		for _, step := range []string{"claim", "run", "complete"} {
 			steps := found[step+" "+name]
-			if len(steps) != 1 || steps[0].trace != o.trace || steps[0].parent != published[0].id {
+			if len(steps) != 1 || steps[0].Trace != o.trace || steps[0].Parent != published[0].ID {
 				t.Errorf("%s: %s in %+v, which is no child of %+v", id, step, steps, published[0])
-			} else if handed := "00-" + o.trace + "-" + steps[0].id + "-01"; step == "run" && got[id] != handed {
+			} else if handed := "00-" + o.trace + "-" + steps[0].ID + "-01"; step == "run" && got[id] != handed {
 				t.Errorf("%s: the action got TRACEPARENT %q, want %s", id, got[id], handed)
 			}
 		}

@@ -6,16 +6,13 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/nats-io/nats.go"
-	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/job"
@@ -23,70 +20,49 @@ import (
 
 // span is a span that a collector received.
 type span struct {
-	name, id, parent, trace, slot string
-	failed                        bool
-	node                          string
+	Name, ID, Parent, Trace, Slot string
+	Failed                        bool
+	Node                          string
 }
 
-// spans is an OpenTelemetry collector that keeps all spans.
+// spans is an OpenTelemetry collector, a program of the lab. It must not complain.
 type spans struct {
-	mu  sync.Mutex
-	all []span
+	*process
+	began int // how long its first line is, the address
 }
 
 func newCollector(t *testing.T) (c *spans, url string) {
 	t.Helper()
-	c = &spans{}
-	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		data, err := io.ReadAll(r.Body)
-		var sent collector.ExportTraceServiceRequest
-		if err == nil {
-			err = proto.Unmarshal(data, &sent)
-		}
-		if err != nil || r.URL.Path != "/v1/traces" {
-			t.Errorf("%s: %v", r.URL, err)
-		}
-		c.take(&sent)
-	}))
-	t.Cleanup(server.Close)
-	return c, server.URL
-}
-
-func (c *spans) take(sent *collector.ExportTraceServiceRequest) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, resource := range sent.GetResourceSpans() {
-		for _, scope := range resource.GetScopeSpans() {
-			for _, s := range scope.GetSpans() {
-				one := span{
-					name: s.GetName(), id: hex.EncodeToString(s.GetSpanId()), parent: hex.EncodeToString(s.GetParentSpanId()),
-					trace: hex.EncodeToString(s.GetTraceId()), failed: s.GetStatus().GetMessage() != "",
-				}
-				for _, a := range s.GetAttributes() {
-					switch a.GetKey() {
-					case "cronce.slot":
-						one.slot = a.GetValue().GetStringValue()
-					case "cronce.node":
-						one.node = a.GetValue().GetStringValue()
-					}
-				}
-				c.all = append(c.all, one)
-			}
-		}
+	// Its standard input is open until the test ends.
+	stdin, open, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
 	}
+	c = &spans{process: startReading(t, "collector", os.Environ(), stdin, program(t, traceCollector))}
+	t.Cleanup(func() {
+		_ = open.Close()
+		if code := c.exit(); code != 0 || c.stderr() != "" {
+			t.Errorf("the collector ends with status %d, and says:\n%s", code, c.stderr())
+		}
+	})
+	eventually(t, "the collector's address", func() bool { return strings.Contains(c.stdout(), "\n") })
+	url, _, _ = strings.Cut(c.stdout(), "\n")
+	c.began = len(url) + 1
+	return c, url
 }
 
 // of returns the spans of one slot, by name.
 func (c *spans) of(slot string) map[string][]span {
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	found := map[string][]span{}
-	for _, s := range c.all {
-		if s.slot == slot {
-			found[s.name] = append(found[s.name], s)
+	for dec := json.NewDecoder(strings.NewReader(c.stdout()[c.began:])); ; {
+		var s span
+		if err := dec.Decode(&s); err != nil { // at the end, or in a line that is being written
+			return found
+		}
+		if s.Slot == slot {
+			found[s.Name] = append(found[s.Name], s)
 		}
 	}
-	return found
 }
 
 // One process publishes the slots, another one runs them, and the actions pass the trace on to an HTTP service, a NATS
@@ -146,10 +122,10 @@ func checkTrace(t *testing.T, c *spans, slot job.Slot, attempts int, parents []s
 	t.Helper()
 	want, found := slot.TraceID("cronce"), c.of(slot.ID())
 	published := found["publish "+slot.Job]
-	if len(published) != 1 || published[0].parent != "" || !strings.HasPrefix(published[0].node, "producer-") {
+	if len(published) != 1 || published[0].Parent != "" || !strings.HasPrefix(published[0].Node, "producer-") {
 		t.Fatalf("%s: published in %+v", slot, published)
 	}
-	if got := published[0].trace; got != hex.EncodeToString(want[:]) {
+	if got := published[0].Trace; got != hex.EncodeToString(want[:]) {
 		t.Errorf("%s: trace %s, want %x", slot, got, want)
 	}
 	for _, step := range []string{"claim", "run", "complete"} {
@@ -158,16 +134,16 @@ func checkTrace(t *testing.T, c *spans, slot job.Slot, attempts int, parents []s
 			t.Errorf("%s: %d spans of %s, want %d", slot, len(steps), step, attempts)
 		}
 		for i, one := range steps {
-			if one.trace != published[0].trace || one.parent != published[0].id || !strings.HasPrefix(one.node, "worker-") {
+			if one.Trace != published[0].Trace || one.Parent != published[0].ID || !strings.HasPrefix(one.Node, "worker-") {
 				t.Errorf("%s: %+v is no child of %+v", slot, one, published[0])
 			}
-			if failed := step == "run" && i < attempts-1; one.failed != failed {
-				t.Errorf("%s: %s of attempt %d failed is %v", slot, step, i+1, one.failed)
+			if failed := step == "run" && i < attempts-1; one.Failed != failed {
+				t.Errorf("%s: %s of attempt %d failed is %v", slot, step, i+1, one.Failed)
 			}
 		}
 	}
 	for i, run := range found["run "+slot.Job] {
-		if want := "00-" + run.trace + "-" + run.id + "-01"; i >= len(parents) || parents[i] != want {
+		if want := "00-" + run.Trace + "-" + run.ID + "-01"; i >= len(parents) || parents[i] != want {
 			t.Errorf("%s: the attempts passed on %q, want %s from attempt %d", slot, parents, want, i+1)
 		}
 	}

@@ -18,7 +18,7 @@ func TestGeneratedClientDrivesAFleet(t *testing.T) {
 	const tool = "openapi-typescript"
 	generator, err := exec.LookPath(tool)
 	if err != nil {
-		t.Fatalf("%v: run \"go tool task npm:install\", and put bin/npm/node_modules/.bin into PATH", err)
+		t.Fatalf("%v: run \".ci/task npm:install\", and put bin/npm/node_modules/.bin into PATH", err)
 	}
 	site := generatedFleet(t)
 	dir := t.TempDir()

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/cronce-io/cronce/cmd/cronce/base"
-	"github.com/cronce-io/cronce/internal/lab/clitest"
+	"github.com/cronce-io/cronce/cmd/cronce/clitest"
 	"github.com/cronce-io/cronce/internal/lab/filetest"
 )
 

@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -17,9 +18,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/jwt/v2"
 	"github.com/nats-io/nats-server/v2/server"
-	"github.com/nats-io/nkeys"
 
 	"github.com/cronce-io/cronce/internal/lab/filetest"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
@@ -43,36 +42,48 @@ func must[T any](t *testing.T) func(T, error) T {
 	}
 }
 
-// seedFile creates a user's nkey. It returns the file of the seed and the public key.
-func seedFile(t *testing.T) (path, public string) {
+// logins are keys and JWTs as nsc makes them. They do not expire. That they are made beforehand spares
+// the product the libraries that make them.
+type logins struct {
+	Users            []struct{ Seed, Public string }
+	Operator, System string
+	Accounts         map[string]string // the JWT of each account
+	Creds            string
+}
+
+func madeLogins(t *testing.T) (l logins) {
 	t.Helper()
-	kp := must[nkeys.KeyPair](t)(nkeys.CreateUser())
-	return file(t, "user.nk", must[[]byte](t)(kp.Seed())), must[string](t)(kp.PublicKey())
+	if err := json.Unmarshal(filetest.Read(t, "testdata/logins.json"), &l); err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// seedFile returns the file of a user's seed, and the user's public key.
+func seedFile(t *testing.T, user int) (path, public string) {
+	t.Helper()
+	u := madeLogins(t).Users[user]
+	return file(t, "user.nk", []byte(u.Seed)), u.Public
 }
 
 // operated returns a server in operator mode, and the credentials file of a user.
 func operated(t *testing.T) (s *natstest.Server, creds string) {
 	t.Helper()
-	operator, account, user := must[nkeys.KeyPair](t)(nkeys.CreateOperator()), must[nkeys.KeyPair](t)(nkeys.CreateAccount()), must[nkeys.KeyPair](t)(nkeys.CreateUser())
-	key := func(kp nkeys.KeyPair) string { return must[string](t)(kp.PublicKey()) }
-	ac := jwt.NewAccountClaims(key(account))
-	ac.Limits.JetStreamLimits = jwt.JetStreamLimits{MemoryStorage: -1, DiskStorage: -1, Streams: -1, Consumer: -1}
+	l := madeLogins(t)
 	resolver := &server.MemAccResolver{}
-	if err := resolver.Store(key(account), must[string](t)(ac.Encode(operator))); err != nil {
+	for key, token := range l.Accounts {
+		if err := resolver.Store(key, token); err != nil {
+			t.Fatal(err)
+		}
+	}
+	claims, err := server.ReadOperatorJWT(file(t, "operator.jwt", []byte(l.Operator)))
+	if err != nil {
 		t.Fatal(err)
 	}
-	system := must[nkeys.KeyPair](t)(nkeys.CreateAccount())
-	if err := resolver.Store(key(system), must[string](t)(jwt.NewAccountClaims(key(system)).Encode(operator))); err != nil {
-		t.Fatal(err)
-	}
-	oc := jwt.NewOperatorClaims(key(operator))
-	oc.SystemAccount = key(system)
-	claims := must[*jwt.OperatorClaims](t)(jwt.DecodeOperatorClaims(must[string](t)(oc.Encode(operator))))
 	s = natstest.Run(t, func(o *server.Options) {
-		o.TrustedOperators, o.AccountResolver, o.SystemAccount = []*jwt.OperatorClaims{claims}, resolver, key(system)
+		o.TrustedOperators, o.AccountResolver, o.SystemAccount = append(o.TrustedOperators, claims), resolver, l.System
 	})
-	token := must[string](t)(jwt.NewUserClaims(key(user)).Encode(account))
-	return s, file(t, "user.creds", must[[]byte](t)(jwt.FormatUserConfig(token, must[[]byte](t)(user.Seed()))))
+	return s, file(t, "user.creds", []byte(l.Creds))
 }
 
 // authority signs certificates for 127.0.0.1. Its fields are PEM files.
@@ -135,8 +146,8 @@ func environment(t *testing.T, pairs ...string) func(string) string {
 // kind.
 func TestEachWayToLogIn(t *testing.T) {
 	t.Parallel()
-	seed, public := seedFile(t)
-	otherSeed, _ := seedFile(t)
+	seed, public := seedFile(t, 0)
+	otherSeed, _ := seedFile(t, 1)
 	keyed := natstest.Run(t, func(o *server.Options) { o.Nkeys = []*server.NkeyUser{{Nkey: public}} })
 	byToken := natstest.Run(t, func(o *server.Options) { o.Authorization = "secret" })
 	byPassword := natstest.Run(t, func(o *server.Options) { o.Username, o.Password = "u", "secret" })
@@ -223,7 +234,7 @@ func TestUserWithoutAPasswordTakesNoneOfTheNatsCLI(t *testing.T) {
 
 func TestLoginsThatCannotBe(t *testing.T) {
 	t.Parallel()
-	seed, _ := seedFile(t)
+	seed, _ := seedFile(t, 0)
 	broken := file(t, "broken", []byte("SUsecretsecretsecret\n"))
 	for says, cfg := range map[string]Config{
 		"exclude each other":        {Server: unreachable, Login: Login{NKey: seed, User: "u"}},

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/lab/alerttest"
 	"github.com/cronce-io/cronce/internal/text/alertbody"
 )
 
@@ -17,15 +18,15 @@ func TestATemplateQuotesSafely(t *testing.T) {
 		`{"text": "{{.Title}}", "error": "{{js .Error}}", "output": "{{js .Output}}"}`,
 		`{{json .}}`,
 	} {
-		if err := alertbody.CheckTemplate(text, kinds...); err != nil {
+		if err := alertbody.CheckTemplate(text, alerttest.Kinds...); err != nil {
 			t.Errorf("%s: %v", text, err)
 		}
 		tmpl, err := alertbody.ParseTemplate(text)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for name, foreign := range hostile {
-			d := data(alertbody.Failed)
+		for name, foreign := range alerttest.Hostile {
+			d := alerttest.Data(alertbody.Failed)
 			d.Error, d.Output = foreign, foreign
 			body, err := tmpl.Execute(d)
 			if err != nil || !json.Valid(body) || len(body) > alertbody.MaxBody {
@@ -57,7 +58,7 @@ func TestAMistakeInATemplateHasItsPlace(t *testing.T) {
 		`{{printf "%10000d" 1}}`:                     {1, 3, "width of at most 999"},
 		`{{printf "%*d" 100000000 1}}`:               {1, 3, "width of at most 999"},
 	} {
-		err := alertbody.CheckTemplate(text, kinds...)
+		err := alertbody.CheckTemplate(text, alerttest.Kinds...)
 		var got *alertbody.TemplateError
 		if !errors.As(err, &got) || got.Line != want.Line || got.Column != want.Column || !strings.Contains(got.Message, want.Message) {
 			t.Errorf("%.60q: %#v, want %#v", text, err, want)
@@ -75,7 +76,7 @@ func TestATemplateCannotTakeLong(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%.60s: %v", text, err)
 		}
-		d := data(alertbody.Failed)
+		d := alerttest.Data(alertbody.Failed)
 		d.Output = strings.Repeat("<", 4<<20)
 		began := time.Now()
 		if body, err := tmpl.Execute(d); err == nil && len(body) > alertbody.MaxBody {
@@ -95,7 +96,7 @@ func FuzzTemplate(f *testing.F) {
 		if err != nil {
 			return
 		}
-		d := data(alertbody.Failed)
+		d := alerttest.Data(alertbody.Failed)
 		d.Error, d.Output = foreign, foreign
 		if body, err := tmpl.Execute(d); err == nil && len(body) > alertbody.MaxBody {
 			t.Errorf("%d bytes", len(body))

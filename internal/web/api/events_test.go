@@ -16,6 +16,7 @@ import (
 
 	"github.com/cronce-io/cronce/client"
 	"github.com/cronce-io/cronce/internal/codec"
+	"github.com/cronce-io/cronce/internal/lab/apitest"
 	"github.com/cronce-io/cronce/internal/lab/kvtest"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/internal/web/api"
@@ -86,7 +87,7 @@ func (s *stream) upTo(text string) (kinds []string, id string) {
 // A browser continues at another replica after the last event that it has received.
 func TestEventsGoOnAtAnotherReplica(t *testing.T) {
 	t.Parallel()
-	server, c := serve(t)
+	server, c := apitest.Serve(t)
 	other := api.New(api.Config{Client: c})
 	replica := httptest.NewServer(other)
 	defer replica.Close()
@@ -119,7 +120,7 @@ func TestEventsGoOnAtAnotherReplica(t *testing.T) {
 	if _, err := c.Trigger(t.Context(), "broken", client.TriggerOptions{Key: "k"}); err != nil {
 		t.Fatal(err)
 	}
-	until(t, func() bool { s, err := c.Slot(t.Context(), "broken:@k"); return err == nil && s.State == job.Failed })
+	natstest.Eventually(t, "what the test waits for", func() bool { s, err := c.Slot(t.Context(), "broken:@k"); return err == nil && s.State == job.Failed })
 
 	second, _ := listen(t, replica, "?kind=ordered,failed", last)
 	var data []string
@@ -210,7 +211,7 @@ func TestEventsGoOnWithABrokerThatWasCreatedAnew(t *testing.T) {
 func TestEventStreamsAreBoundedAndEndWithTheServer(t *testing.T) {
 	t.Parallel()
 	s := natstest.Run(t)
-	fleet(t, s.Conn())
+	apitest.Fleet(t, s.Conn())
 	nc := s.Conn()
 	c, err := client.New(t.Context(), nc)
 	if err != nil {
@@ -237,7 +238,7 @@ func TestEventStreamsAreBoundedAndEndWithTheServer(t *testing.T) {
 		t.Errorf("one too many has status %d", status)
 	}
 	open[0].close()
-	until(t, func() bool { _, status := listen(t, server, "", ""); return status == 200 })
+	natstest.Eventually(t, "what the test waits for", func() bool { _, status := listen(t, server, "", ""); return status == 200 })
 	for _, bad := range []struct{ query, last string }{{"?kind=dawn", ""}, {"?job=a.b", ""}, {"?job=", ""}, {"?since=1", ""}, {"", "x"}} {
 		if _, status := listen(t, server, bad.query, bad.last); status != 400 {
 			t.Errorf("%v has status %d", bad, status)

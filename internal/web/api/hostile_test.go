@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/cronce-io/cronce/client"
+	"github.com/cronce-io/cronce/internal/lab/apitest"
 	"github.com/cronce-io/cronce/internal/web/secure"
 )
 
@@ -45,7 +46,7 @@ func inputs(t *testing.T) (paths map[string]map[string]described, members map[st
 			Schemas map[string]struct{ Properties map[string]any }
 		}
 	}
-	if err := json.Unmarshal(readDocument(t), &doc); err != nil {
+	if err := json.Unmarshal(apitest.Document(t), &doc); err != nil {
 		t.Fatal(err)
 	}
 	members = map[string][]string{}
@@ -106,7 +107,7 @@ var nasty = []string{
 // Each query parameter of each operation gets values of the wrong type, range, encoding and size.
 func TestBadParametersAreProblems(t *testing.T) {
 	t.Parallel()
-	server, c := serve(t)
+	server, c := apitest.Serve(t)
 	paths, _ := inputs(t)
 	before, tried := nameJobs(t, c), 0
 	for pattern, methods := range paths {
@@ -142,7 +143,7 @@ func TestBadParametersAreProblems(t *testing.T) {
 // Each member of each body gets values of the wrong type, and each body is wrong as a whole.
 func TestBadBodiesAreProblems(t *testing.T) {
 	t.Parallel()
-	server, c := serve(t)
+	server, c := apitest.Serve(t)
 	paths, members := inputs(t)
 	before, tried := nameJobs(t, c), 0
 	for pattern, methods := range paths {
@@ -191,7 +192,7 @@ func (e *endless) Read(p []byte) (int, error) {
 // A body that is too large is refused when it is announced, and cut when it is not.
 func TestOversizedBodiesAreRefusedByEveryOrder(t *testing.T) {
 	t.Parallel()
-	server, _ := serve(t)
+	server, _ := apitest.Serve(t)
 	guarded := server.Config.Handler
 	server.Config.Handler = secure.Wrap(guarded)
 	paths, _ := inputs(t)

@@ -13,7 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/cronce-io/cronce/cmd/cronce/base"
-	"github.com/cronce-io/cronce/internal/lab/clitest"
+	"github.com/cronce-io/cronce/cmd/cronce/clitest"
 	"github.com/cronce-io/cronce/internal/lab/filetest"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 )

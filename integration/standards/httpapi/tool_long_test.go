@@ -1,12 +1,13 @@
 //go:build long
 
-package api_test
+package httpapi_test
 
 import (
 	"os/exec"
 	"path/filepath"
 	"testing"
 
+	"github.com/cronce-io/cronce/internal/lab/apitest"
 	"github.com/cronce-io/cronce/internal/lab/filetest"
 )
 
@@ -15,9 +16,9 @@ func TestDocumentIsValidForASecondTool(t *testing.T) {
 	t.Parallel()
 	const tool = "validate-api"
 	if _, err := exec.LookPath(tool); err != nil {
-		t.Fatalf("%v: run \"go tool task npm:install\", and put bin/npm/node_modules/.bin into PATH", err)
+		t.Fatalf("%v: run \".ci/task npm:install\", and put bin/npm/node_modules/.bin into PATH", err)
 	}
-	data := readDocument(t)
+	data := apitest.Document(t)
 	path := filepath.Join(t.TempDir(), "openapi.json")
 	validate := func(data []byte) (string, error) {
 		filetest.Write(t, path, data)

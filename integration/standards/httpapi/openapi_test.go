@@ -1,10 +1,7 @@
-package api_test
+package httpapi_test
 
 import (
 	"encoding/json"
-	"io"
-	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -13,23 +10,9 @@ import (
 	validator "github.com/pb33f/libopenapi-validator"
 
 	"github.com/cronce-io/cronce/client"
-	"github.com/cronce-io/cronce/internal/web/api"
+	"github.com/cronce-io/cronce/internal/lab/apitest"
 	"github.com/cronce-io/cronce/job"
 )
-
-// readDocument returns the document as the server sends it.
-func readDocument(t *testing.T) []byte {
-	t.Helper()
-	a := api.New(api.Config{Version: "1.2.3"})
-	defer a.Close()
-	w := httptest.NewRecorder()
-	a.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/api/v1/openapi.json", nil))
-	data, err := io.ReadAll(w.Body)
-	if err != nil || w.Code != http.StatusOK {
-		t.Fatal(w.Code, err)
-	}
-	return data
-}
 
 // wrongDocument breaks the document in a way that its JSON does not show.
 func wrongDocument(data []byte) []byte {
@@ -57,7 +40,7 @@ func TestDocumentIsValidForLibopenapi(t *testing.T) {
 		}
 		return problems
 	}
-	data := readDocument(t)
+	data := apitest.Document(t)
 	if problems := validate(data); len(problems) > 0 {
 		t.Errorf("the document: %s", strings.Join(problems, "\n"))
 	}
@@ -76,7 +59,7 @@ func TestStatesThatListSlotsTakesAreAllStates(t *testing.T) {
 			}
 		}
 	}
-	if err := json.Unmarshal(readDocument(t), &doc); err != nil {
+	if err := json.Unmarshal(apitest.Document(t), &doc); err != nil {
 		t.Fatal(err)
 	}
 	for _, p := range doc.Paths["/slots"]["get"].Parameters {

@@ -22,6 +22,9 @@ import (
 	"github.com/cronce-io/cronce/internal/lab/filetest"
 )
 
+// site is the folder of the site's sources.
+const site = "../../../site"
+
 // maxPlayground is the largest size of the playground when it is compressed.
 const maxPlayground = 2 << 20
 
@@ -30,18 +33,19 @@ const maxPlayground = 2 << 20
 // packages are not installed; with CRONCE_TEST_NO_SKIP=1 that fails the test.
 func built(t *testing.T) string {
 	t.Helper()
-	if _, err := os.Stat("node_modules/vitepress"); err != nil {
+	if _, err := os.Stat(filepath.Join(site, "node_modules/vitepress")); err != nil {
 		if os.Getenv("CRONCE_TEST_NO_SKIP") == "1" {
-			t.Fatalf("run go tool task site:install first: %v", err)
+			t.Fatalf("run .ci/task site:install first: %v", err)
 		}
-		t.Skip("needs the site's packages: go tool task site:install")
+		t.Skip("needs the site's packages: .ci/task site:install")
 	}
-	modules, err := filepath.Abs("node_modules")
+	modules, err := filepath.Abs(filepath.Join(site, "node_modules"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	dir, tree := t.TempDir(), t.TempDir()
 	publish := exec.Command("/bin/bash", "-c", release, tree, modules, dir)
+	publish.Dir = site
 	publish.Env = append(os.Environ(), "GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=safe.directory", "GIT_CONFIG_VALUE_0=*")
 	if out, err := publish.CombinedOutput(); err != nil {
 		t.Fatalf("publish.sh: %v\n%s", err, out)
