@@ -4,13 +4,16 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"unicode/utf16"
 
 	"github.com/cronce-io/cronce/cmd/cronce/base"
 	"github.com/cronce-io/cronce/internal/jobfile"
+	"github.com/cronce-io/cronce/internal/lab/filetest"
 )
 
 func TestImport(t *testing.T) {
@@ -73,6 +76,58 @@ func TestTextIsReadAlikeInEveryFormInWhichAFileIsSaved(t *testing.T) {
 			if got := (cli{stdin: saved}).run(t, strings.Fields(command)...); got != want {
 				t.Errorf("%s with %s: %+v, want %+v", command, form, got, want)
 			}
+		}
+	}
+}
+
+// What stands beside a timer and changes it is read with it.
+func TestATimersNeighboursAreRead(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		files    map[string]string
+		args     string
+		schedule string
+		exec     string
+	}{
+		"a drop-in of the timer": {
+			map[string]string{"k.timer": "[Timer]\nOnCalendar=daily\n", "k.service": "[Service]\nExecStart=/bin/k\n", "k.timer.d/override.conf": "[Timer]\nOnCalendar=\nOnCalendar=Mon 04:00\n"},
+			"k.timer", `"0 4 * * 1"`, `["/bin/k"]`,
+		},
+		"a drop-in of the service": {
+			map[string]string{"k.timer": "[Timer]\nOnCalendar=daily\n", "k.service": "[Service]\nExecStart=/bin/k\n", "k.service.d/a.conf": "[Service]\nExecStart=\nExecStart=/bin/k --new\n"},
+			"k.timer", `"0 0 * * *"`, `["/bin/k","--new"]`,
+		},
+		"a drop-in that is named before its unit": {
+			map[string]string{"k.timer": "[Timer]\nOnCalendar=daily\n", "k.service": "[Service]\nExecStart=/bin/k\n", "k.service.d/a.conf": "[Service]\nExecStart=\nExecStart=/bin/k --new\n"},
+			"k.service.d/a.conf k.service k.timer", `"0 0 * * *"`, `["/bin/k","--new"]`,
+		},
+		"two drop-ins, by name": {
+			map[string]string{"k.timer": "[Timer]\nOnCalendar=daily\n", "k.service": "[Service]\nExecStart=/bin/k\n", "k.timer.d/20.conf": "[Timer]\nOnCalendar=\nOnCalendar=04:00\n", "k.timer.d/10.conf": "[Timer]\nOnCalendar=\nOnCalendar=05:00\n"},
+			"k.timer.d/20.conf k.timer.d/10.conf k.timer", `"0 4 * * *"`, `["/bin/k"]`,
+		},
+		"a service of another name": {
+			map[string]string{"nightly.timer": "[Timer]\nOnCalendar=daily\nUnit=backup.service\n", "backup.service": "[Service]\nExecStart=/bin/b\n"},
+			"nightly.timer", `"0 0 * * *"`, `["/bin/b"]`,
+		},
+		"a service that a drop-in names": {
+			map[string]string{"k.timer": "[Timer]\nOnCalendar=daily\n", "k.timer.d/u.conf": "[Timer]\nUnit=b@1.service\n", "b@.service": "[Service]\nExecStart=/bin/b %i\n", "b@1.service.d/x.conf": "[Service]\nExecStart=\nExecStart=/bin/b %i --new\n"},
+			"k.timer", `"0 0 * * *"`, `["/bin/b","1","--new"]`,
+		},
+	} {
+		dir := t.TempDir()
+		for file, text := range tc.files {
+			if err := os.MkdirAll(filepath.Join(dir, filepath.Dir(file)), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			filetest.Write(t, filepath.Join(dir, file), text)
+		}
+		args := []string{"import", "systemd", "--tz", "UTC"}
+		for _, file := range strings.Fields(tc.args) {
+			args = append(args, filepath.Join(dir, file))
+		}
+		r := cli{}.run(t, args...)
+		if !strings.Contains(r.stdout, "schedule: "+tc.schedule+"\n") || !strings.Contains(r.stdout, `action: {"exec":`+tc.exec+"}\n") || strings.Count(r.stdout, "- name:") != 1 {
+			t.Errorf("%s: %+v, want schedule %s and exec %s", name, r, tc.schedule, tc.exec)
 		}
 	}
 }

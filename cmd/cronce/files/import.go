@@ -3,10 +3,8 @@ package files
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,7 +15,6 @@ import (
 	"github.com/cronce-io/cronce/cmd/cronce/base"
 	"github.com/cronce-io/cronce/internal/jobfile"
 	"github.com/cronce-io/cronce/internal/jobfile/migrate"
-	"github.com/cronce-io/cronce/internal/jobfile/migrate/unitfile"
 	"github.com/cronce-io/cronce/internal/jobfile/spec"
 	"github.com/cronce-io/cronce/internal/schedule/tzdata"
 	"github.com/cronce-io/cronce/internal/text/plain"
@@ -280,8 +277,10 @@ func newImportSystemdCommand(a *base.App) *cobra.Command {
 		Use:   "systemd FILE...",
 		Short: "Convert timers of systemd to a job file",
 		Long: `Systemd reads timers and the services that they start: the output of "systemctl cat"
-(- is standard input), which has the drop-ins too, or unit files. The service beside a
-timer's file is read with it. Each OnCalendar becomes a job with the same slots, clock
+(- is standard input), which has the drop-ins too, or unit files. With a timer's file,
+import reads the service that it starts, and with each unit its drop-ins
+(NAME.timer.d/*.conf): from the folder of the file, or, if that is a folder of systemd,
+from all of them. Each OnCalendar becomes a job with the same slots, clock
 changes included; OnUnitActiveSec becomes @every. Persistent becomes catch_up,
 RandomizedDelaySec becomes spread. Of the service, ExecStart, User, Group,
 WorkingDirectory, Environment and the time limit are carried over; its sandbox, its
@@ -315,36 +314,4 @@ var systemdHead = []string{
 	"and runs are not retried. Commands have the environment of \"cronce run\". Put the sandbox settings",
 	"of the unit into the unit of \"cronce run\". Jobs with user need a worker that runs as root. If the",
 	"worker runs as that user, leave user out.",
-}
-
-// readUnits reads the files, and the service beside each timer.
-func readUnits(ctx context.Context, a *base.App, paths []string) (units []unitfile.File, err error) {
-	for _, path := range paths {
-		stem, isTimer := strings.CutSuffix(path, ".timer")
-		if !isTimer {
-			continue
-		}
-		for _, service := range []string{stem + ".service", migrate.Template(stem + ".service")} {
-			if service == "" || slices.Contains(paths, service) {
-				continue
-			}
-			if _, err := os.Stat(service); err == nil {
-				paths = append(slices.Clip(paths), service)
-			} else if !errors.Is(err, fs.ErrNotExist) {
-				return nil, base.Usage(err)
-			}
-		}
-	}
-	for _, path := range paths {
-		text, err := readText(ctx, a, path)
-		if err != nil {
-			return nil, err
-		}
-		unit := unitfile.File{Path: filepath.ToSlash(path), Text: string(text)}
-		if len(paths) > 1 {
-			unit.File = path
-		}
-		units = append(units, unit)
-	}
-	return units, nil
 }

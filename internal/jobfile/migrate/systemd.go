@@ -1,6 +1,7 @@
 package migrate
 
 import (
+	"cmp"
 	"fmt"
 	"path"
 	"regexp"
@@ -27,14 +28,12 @@ func Systemd(files []unitfile.File, zone string) Result {
 	s := systemd{zone: zone, units: map[string]*unitfile.Unit{}}
 	// systemctl cat prints a service, or a template, once for each unit that it is asked for.
 	known := map[[2]string]bool{}
-	for _, f := range files {
-		for _, part := range unitfile.Split(f) {
-			key := [2]string{part.Path, strings.TrimSpace(part.Text)}
-			if !known[key] {
-				s.read(part)
-			}
-			known[key] = true
+	for _, part := range inOrder(files) {
+		key := [2]string{part.Path, strings.TrimSpace(part.Text)}
+		if !known[key] {
+			s.read(part)
 		}
+		known[key] = true
 	}
 	for _, u := range s.units {
 		u.Settle()
@@ -54,6 +53,48 @@ func Systemd(files []unitfile.File, zone string) Result {
 	return s.Result
 }
 
+// inOrder returns the parts of files in the order in which systemd reads them: the drop-ins of a unit come
+// after it, by name. The units stay in the order of the files.
+func inOrder(files []unitfile.File) (parts []unitfile.File) {
+	first := map[string]int{} // by unit
+	for _, f := range files {
+		for _, part := range unitfile.Split(f) {
+			if _, known := first[part.Unit()]; !known {
+				first[part.Unit()] = len(first)
+			}
+			parts = append(parts, part)
+		}
+	}
+	slices.SortStableFunc(parts, func(a, b unitfile.File) int {
+		if c := cmp.Compare(first[a.Unit()], first[b.Unit()]); c != 0 || !a.IsDropIn() && !b.IsDropIn() {
+			return c
+		}
+		if a.IsDropIn() != b.IsDropIn() {
+			return map[bool]int{true: 1, false: -1}[a.IsDropIn()]
+		}
+		return strings.Compare(path.Base(a.Path), path.Base(b.Path))
+	})
+	return parts
+}
+
+// ServiceOf returns the name of the service that a timer starts.
+func ServiceOf(files []unitfile.File, timer string) string {
+	s := systemd{units: map[string]*unitfile.Unit{}}
+	for _, part := range inOrder(files) {
+		if part.Unit() == timer {
+			s.read(part)
+		}
+	}
+	return serviceOf(cmp.Or(s.units[timer], &unitfile.Unit{Name: timer}))
+}
+
+func serviceOf(t *unitfile.Unit) string {
+	if u, ok := t.Last("Timer", "Unit"); ok {
+		return t.Expand(u.Value, ignored)
+	}
+	return t.Stem() + ".service"
+}
+
 func (s *systemd) read(f unitfile.File) {
 	name := f.Unit()
 	if ext := path.Ext(name); ext != ".timer" && ext != ".service" {
@@ -66,6 +107,7 @@ func (s *systemd) read(f unitfile.File) {
 		s.units[name] = u
 		s.order = append(s.order, name)
 	}
+	u.HasFile = u.HasFile || !f.IsDropIn()
 	u.Read(f, func(line int, text string) {
 		s.at(unitfile.Setting{File: f.File, Line: line}, "", 0, "not carried over: %q is not a setting", clip(text))
 	})
@@ -86,17 +128,14 @@ func (s *systemd) at(where unitfile.Setting, name string, of int, format string,
 
 // timer reads a timer, and returns the name of its service.
 func (s *systemd) timer(t *unitfile.Unit) (service string) {
-	service = t.Stem() + ".service"
-	if u, ok := t.Last("Timer", "Unit"); ok {
-		service = t.Expand(u.Value, ignored)
-	}
+	service = serviceOf(t)
 	svc := s.service(service)
 	if stem := t.Stem(); strings.HasSuffix(stem, "@") {
 		s.at(place(t), stem, 0, "not carried over: it is a template without an instance: copy it to %sINSTANCE.timer", clip(stem))
 		return service
 	}
 	if svc == nil {
-		s.at(place(t), t.Stem(), 0, "not carried over: its service %s is not among the imported files", clip(service))
+		s.at(place(t), t.Stem(), 0, "not carried over: its service %s is not among the imported files: import the output of systemctl cat %s %s", clip(service), clip(t.Name), clip(service))
 		return service
 	}
 	c := serviceCommand{unit: svc}
@@ -162,16 +201,21 @@ func (s *systemd) repeat(t *unitfile.Unit, j job.Job) (shortest *timed) {
 	return shortest
 }
 
-// service returns a service, made from its template if it has no file of its own, or nil.
+// service returns a service, or nil. If it has no file of its own, it is made from its template, and the
+// drop-ins of the instance apply after it.
 func (s *systemd) service(name string) *unitfile.Unit {
-	if own := s.units[name]; own != nil {
+	own, template := s.units[name], s.units[Template(name)]
+	switch {
+	case own != nil && own.HasFile:
 		return own
-	}
-	template := s.units[Template(name)]
-	if template == nil {
+	case template == nil:
 		return nil
+	case own == nil:
+		own = &unitfile.Unit{}
 	}
-	return &unitfile.Unit{Name: name, Settings: template.Settings}
+	made := &unitfile.Unit{Name: name, HasFile: true, Settings: slices.Concat(template.Settings, own.Settings)}
+	made.Settle()
+	return made
 }
 
 // Template returns the name of the template of a unit like backup@db.service, or "".

@@ -44,13 +44,17 @@ func Split(file File) (all []File) {
 	return all
 }
 
+// IsDropIn reports whether the file is a drop-in: a file NAME.conf in a folder UNIT.d.
+func (f File) IsDropIn() bool {
+	return strings.HasSuffix(f.Path, ".conf") && strings.HasSuffix(path.Dir(f.Path), ".d")
+}
+
 // Unit returns the name of the file's unit. For a drop-in, that is the name of its folder.
 func (f File) Unit() string {
-	base := path.Base(f.Path)
-	if dir := path.Base(path.Dir(f.Path)); strings.HasSuffix(base, ".conf") && strings.HasSuffix(dir, ".d") {
-		return strings.TrimSuffix(dir, ".d")
+	if f.IsDropIn() {
+		return strings.TrimSuffix(path.Base(path.Dir(f.Path)), ".d")
 	}
-	return base
+	return path.Base(f.Path)
 }
 
 // Setting is a line of a unit.
@@ -64,6 +68,7 @@ type Setting struct {
 // earlier settings of the same key.
 type Unit struct {
 	Name     string
+	HasFile  bool // not only drop-ins
 	Settings []Setting
 }
 
