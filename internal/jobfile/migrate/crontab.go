@@ -20,6 +20,8 @@ var (
 	// cronHalfStep matches n/m, which other parsers read as "from n on, every m-th".
 	cronHalfStep = regexp.MustCompile(`(^|,)[A-Za-z0-9]+/`)
 	cronEntry    = regexp.MustCompile(`^(@[^ \t]+|[^ \t]+(?:[ \t]+[^ \t]+){4})(?:[ \t]+(.*))?$`)
+	// anacronEntry matches a line of an anacrontab: a period in days, a delay in minutes, a name, a command.
+	anacronEntry = regexp.MustCompile(`^(\d+|@[a-z]+)[ \t]+\d+[ \t]+[A-Za-z][A-Za-z0-9._-]*[ \t]+\S`)
 	cronWord     = regexp.MustCompile(`^[^ \t]+`)
 	// cronToSunday matches a range of weekdays that ends with the name SUN, whose number is 0.
 	cronToSunday = regexp.MustCompile(`(?i)([1-6]|mon|tue|wed|thu|fri|sat)-sun`)
@@ -96,6 +98,10 @@ func unquote(text string) string {
 
 // entry reads a line with a schedule and a command.
 func (c *crontab) entry(line int, text string) {
+	if anacronEntry.MatchString(text) {
+		c.note(line, "", "not carried over: %s is a line of an anacrontab, which has a period and no time: write a job with a time, such as schedule: \"30 3 * * *\" and catch_up: {policy: latest}", clip(strings.Join(strings.Fields(text), " ")))
+		return
+	}
 	m := cronEntry.FindStringSubmatch(strings.TrimPrefix(text, "-")) // with - before it, cronie does not log the command
 	if m == nil {
 		c.note(line, "", "not carried over: it ends after %q, without a command", strings.Join(strings.Fields(text), " "))
@@ -129,17 +135,48 @@ func (c *crontab) entry(line int, text string) {
 		Name: CommandName(LoggedCommand(args)), Schedule: schedule, Timezone: c.zone,
 		Overlap: job.OverlapAllow, Retry: job.Retry{Attempts: 1}, CatchUp: job.CatchUp{Policy: job.CatchUpNone},
 	}
+	fields, long := withoutLongSteps(fields)
+	j.Schedule = strings.Join(fields, " ")
 	if err := cronTimes(&j, fields); err != nil {
 		c.note(line, "", "not carried over: %v", err)
 		return
+	}
+	if long != "" && (strings.HasPrefix(m[1], "*") || strings.HasPrefix(strings.Fields(m[1])[1], "*")) {
+		setElapsed(&j)
 	}
 	entry := jobfile.Imported{
 		Job: j, Exec: spec.Exec{Args: args, Env: c.env, Dir: c.home, User: user},
 		Line: line, Comments: []string{fmt.Sprintf("line %d: %s", line, clip(strings.Join(strings.Fields(text), " ")))},
 	}
-	if name := c.add(entry); name != "" && len(fields) == 5 && cronToSunday.MatchString(fields[4]) {
+	name := c.add(entry)
+	if name != "" && long != "" {
+		c.note(line, name, "%s: the step is longer than its range, so cron runs it at the first value only, as here; if that was not meant, write what was", long)
+	}
+	if name != "" && len(fields) == 5 && cronToSunday.MatchString(fields[4]) {
 		c.note(line, name, "%s includes Sunday here, as under cronie; the cron of Debian and Ubuntu reads such a range as no day", fields[4])
 	}
+}
+
+// withoutLongSteps replaces a step of minutes, hours or months that is longer than the field by the first
+// value, at which alone it runs. long is the first such field.
+func withoutLongSteps(fields []string) (changed []string, long string) {
+	if len(fields) != 5 {
+		return fields, ""
+	}
+	changed = slices.Clone(fields)
+	for i, f := range map[int]calendarField{0: {"minute", 0, 59}, 1: {"hour", 0, 23}, 3: {"month", 1, 12}} {
+		base, by, stepped := strings.Cut(fields[i], "/")
+		first, _, isRange := strings.Cut(base, "-")
+		step, err := strconv.Atoi(by)
+		if !stepped || err != nil || step <= f.high-f.low+1 || base != "*" && !isRange {
+			continue
+		}
+		if base == "*" {
+			first = strconv.Itoa(f.low)
+		}
+		changed[i], long = first, cmp.Or(long, fields[i])
+	}
+	return changed, long
 }
 
 // isCronBlank reports whether cron ends a field at r. Go ends fields at further characters, such as a
@@ -160,8 +197,19 @@ func cronTimes(j *job.Job, fields []string) error {
 		switch fields[0] {
 		case "@every":
 			return fmt.Errorf("cron does not know @every: write */5 * * * * for every fifth minute, or schedule: \"@every 5m\" in the job file")
+		case "@every_minute": // of FreeBSD
+			j.Schedule = "* * * * *"
+			setElapsed(j)
+			return nil
+		case "@every_second":
+			j.Schedule = "* * * * * *"
+			setElapsed(j)
+			return nil
 		case "@reboot":
 			return fmt.Errorf("@reboot is not a time: start the command as a service, or with the service that starts cronce run")
+		}
+		if seconds, err := strconv.Atoi(strings.TrimPrefix(fields[0], "@")); err == nil {
+			return fmt.Errorf("%s is an interval from the end of the last run (FreeBSD): write schedule: \"@every %ds\" in the job file", fields[0], seconds)
 		}
 		return nil
 	}

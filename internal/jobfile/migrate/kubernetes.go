@@ -98,6 +98,8 @@ func (r *Result) cronJob(line int, m manifest, zone string) {
 		r.note(line, name, "not carried over: schedule %q: want five fields, or a word like @daily", clip(j.Schedule))
 		return
 	}
+	fields, long := withoutLongSteps(strings.Fields(j.Schedule))
+	j.Schedule = strings.Join(fields, " ")
 	var ok bool
 	if j.Overlap, ok = map[string]job.Overlap{"": job.OverlapAllow, "Allow": job.OverlapAllow, "Forbid": job.OverlapSkip, "Replace": job.OverlapReplace}[s.Concurrency]; !ok {
 		r.note(line, name, "not carried over: concurrencyPolicy %q: want Allow, Forbid or Replace", s.Concurrency)
@@ -121,6 +123,9 @@ func (r *Result) cronJob(line int, m manifest, zone string) {
 	added := r.add(jobfile.Imported{Job: j, Exec: exec, Line: line, Comments: []string{fmt.Sprintf("line %d: CronJob %s", line, clip(name))}})
 	if added == "" {
 		return
+	}
+	if long != "" {
+		r.note(line, added, "%s: the step is longer than its range, so Kubernetes runs it at the first value only, as here; if that was not meant, write what was", long)
 	}
 	r.cronJobNotes(line, added, name, s, dropped)
 }

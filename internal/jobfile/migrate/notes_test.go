@@ -31,6 +31,20 @@ func TestImportSaysWhatIsDifferent(t *testing.T) {
 			"k8s", "kind: CronWorkflow\nspec: {schedules: ['0 7 * * *']}\n---\nkind: ConfigMap\ndata: {a: b}\n", nil,
 			[]string{`its spec has schedules, and its kind is "CronWorkflow"`},
 		},
+		"a step that is longer than its field is its first value": {
+			"crontab", "*/90 * * * * /bin/a\n5-50/61 */24 * * * /bin/b\n0 */25 * * * /bin/c\n", []string{"a 0 * * * *", "b 5 */24 * * *", "c 0 0 * * *"},
+			[]string{"*/90: the step is longer than its range", "5-50/61: the step", "*/25: the step"},
+		},
+		"a step of a CronJob that is longer than its field": {
+			"k8s", strings.Replace(manifestOf("X"), "X", "*/61 * * * *", 1), []string{"a 0 * * * *"}, []string{"*/61: the step is longer than its range"},
+		},
+		"the words of FreeBSD": {
+			"crontab", "@every_minute /bin/a\n@30 /bin/b\n", []string{"a * * * * *"}, []string{`@30 is an interval from the end of the last run (FreeBSD): write schedule: "@every 30s"`},
+		},
+		"an anacrontab is recognised": {
+			"crontab", "1 5 cron.daily nice run-parts /etc/cron.daily\n@monthly 45 cron.monthly nice run-parts /etc/cron.monthly\n", nil,
+			[]string{"1 5 cron.daily nice run-parts /etc/cron.daily is a line of an anacrontab", "@monthly 45 cron.monthly nice run-parts /etc/cron.monthly is a line of an anacrontab"},
+		},
 		"what the program that enqueues must do is said": {
 			"sidekiq", "work:\n  cron: '0 7 * * *'\n  class: Work\n  active_job: true\n  retry: 3\n", []string{"work 0 7 * * *"},
 			[]string{"active_job: true: let enqueue.rb call perform_later", "retry: 3: let enqueue.rb put it into the item"},
