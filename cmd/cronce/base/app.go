@@ -11,6 +11,7 @@ import (
 	"os"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -43,6 +44,7 @@ type App struct {
 	Domain, Inbox       string
 	OwnInbox            bool // a flag or the environment chose Inbox
 	Namespace, Store    string
+	TLSFirst            bool
 	Output              string
 	logFormat, logLevel string
 }
@@ -69,6 +71,7 @@ func (a *App) AddGlobalFlags(root *cobra.Command) {
 	f.StringVar(&a.Login.Cert, "tlscert", "", "`file` with a client certificate, PEM [CRONCE_TLSCERT]")
 	f.StringVar(&a.Login.Key, "tlskey", "", "`file` with the certificate's key, PEM [CRONCE_TLSKEY]")
 	f.StringVar(&a.Login.CA, "tlsca", "", "`file` with the CA certificates that verify the server, PEM [CRONCE_TLSCA]")
+	f.BoolVar(&a.TLSFirst, "tls-first", false, "begin TLS before the server's greeting, for a server with handshake_first [CRONCE_TLS_FIRST]")
 	f.StringVar(&a.Domain, "js-domain", "", "JetStream `domain` [CRONCE_JS_DOMAIN]")
 	f.StringVar(&a.Inbox, "inbox-prefix", "", "`subject` prefix of reply subjects (default: the context's, else _INBOX.NAMESPACE) [CRONCE_INBOX_PREFIX]")
 	f.StringVar(&a.Namespace, "namespace", "", "`name` that prefixes all names on the broker (default cronce) [CRONCE_NAMESPACE]")
@@ -109,6 +112,13 @@ func (a *App) SetUp() error {
 		if *flag == "" {
 			*flag = fallback
 		}
+	}
+	if text := a.Getenv("CRONCE_TLS_FIRST"); text != "" && !a.TLSFirst {
+		first, err := strconv.ParseBool(text)
+		if err != nil {
+			return Usage(fmt.Errorf("invalid CRONCE_TLS_FIRST %q: want true or false", text))
+		}
+		a.TLSFirst = first
 	}
 	fill(&a.Domain, "CRONCE_JS_DOMAIN", "")
 	fill(&a.Namespace, "CRONCE_NAMESPACE", job.DefaultNamespace)

@@ -201,7 +201,7 @@ func (a *App) Connect(ctx context.Context, as string, mayEmbed bool) (*connect.C
 // Target is the server that the global flags and the environment select.
 func (a *App) Target(as string) (connect.Target, error) {
 	target, err := connect.Resolve(connect.Config{
-		Server: a.Server, Context: a.Context, Login: a.Login, Domain: a.Domain, Local: a.Local,
+		Server: a.Server, Context: a.Context, Login: a.Login, TLSFirst: a.TLSFirst, Domain: a.Domain, Local: a.Local,
 		Inbox: a.Inbox, OwnInbox: a.OwnInbox, Name: as, Getenv: a.Getenv, Logger: a.Log,
 	})
 	return target, Usage(err)

@@ -81,6 +81,8 @@ func isTemporary(err error) bool {
 		return false
 	case errors.As(err, &op) && strings.HasSuffix(op.Op, " error"): // a TLS alert
 		return false
+	case errors.Is(err, errWantsTLSFirst):
+		return false
 	case errors.Is(err, nats.ErrNoServers), errors.Is(err, nats.ErrTimeout), errors.Is(err, io.EOF), isFull(err):
 		return true
 	}
@@ -160,7 +162,7 @@ func (t Target) dial() (*Conn, error) {
 		if errors.Is(err, job.ErrInvalid) {
 			return nil, err
 		}
-		return nil, explain(err, t.String(), limit)
+		return nil, explain(t.orTLSFirst(err, t.servers), t.String(), limit)
 	}
 	return &Conn{Conn: nc}, nil
 }
@@ -180,7 +182,7 @@ func (t Target) dialContext(options []nats.Option, limit time.Duration) (*Conn, 
 	case err != nil && servers == nil:
 		return nil, fmt.Errorf("%w %s: %w", job.ErrInvalid, t, err)
 	case err != nil:
-		return nil, explain(err, redact(servers)+" ("+t.String()+")", limit)
+		return nil, explain(t.orTLSFirst(err, servers), redact(servers)+" ("+t.String()+")", limit)
 	case settings.JSDomain != "" && settings.JSAPIPrefix != "":
 		nc.Close()
 		return nil, fmt.Errorf("%w %s: jetstream_domain and jetstream_api_prefix exclude each other", job.ErrInvalid, t)
@@ -212,15 +214,24 @@ func explain(err error, where string, limit time.Duration) error {
 		return fmt.Errorf("no agreement on TLS with %s: %w", where, err)
 	case errors.Is(err, nats.ErrTimeout), errors.As(err, &network) && network.Timeout():
 		return fmt.Errorf("%s does not answer within %v: %w", where, limit, err)
-	case isFull(err), errors.Is(err, io.EOF), errors.Is(err, syscall.EPIPE), errors.Is(err, syscall.ECONNRESET):
+	case errors.Is(err, errWantsTLSFirst):
+		return fmt.Errorf("%s %w: add --tls-first, or set CRONCE_TLS_FIRST=true, or tls_first in the NATS context", where, err)
+	case isFull(err):
+		return fmt.Errorf("%s closes new connections: max_connections of the server or the account is reached: %w", where, err)
+	case isClosed(err):
 		// A full server closes the connection, and often before the client has read why.
-		return fmt.Errorf("%s closes new connections (is max_connections of the server or the account reached?): %w", where, err)
+		return fmt.Errorf("%s closes new connections without saying why: its log does (a frequent cause is max_connections): %w", where, err)
 	case strings.Contains(err.Error(), malformedHTTP):
 		return fmt.Errorf("%s does not speak WebSocket: use nats://, or the port of the server's block websocket", where)
 	case errors.Is(err, nats.ErrNoInfoReceived):
 		return fmt.Errorf("%s is not a NATS server: %w", where, err)
 	}
 	return fmt.Errorf("cannot connect to %s: %w", where, err)
+}
+
+// isClosed reports whether the server closed the connection in the handshake.
+func isClosed(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET)
 }
 
 // noServerError replaces the message of nats.ErrNoServers.

@@ -7,6 +7,7 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -63,6 +64,7 @@ func TestFailedConnectionsSayWhy(t *testing.T) {
 	})
 	full := natstest.Run(t, func(o *server.Options) { o.MaxConn = 1 })
 	full.Conn()
+	tlsFirst := natstest.Run(t, func(o *server.Options) { o.TLSConfig, o.TLS, o.TLSHandshakeFirst = selfSigned(t), true, true })
 	addr := func(s *natstest.Server) string { return s.Addr().String() }
 
 	for name, tc := range map[string]struct {
@@ -70,17 +72,20 @@ func TestFailedConnectionsSayWhy(t *testing.T) {
 		says []string
 		is   error
 	}{
-		"refused":               {Config{Server: unreachable}, []string{"nothing answers on nats://" + unreachable}, nats.ErrNoServers},
-		"refused on loopback":   {Config{Local: unreachable}, []string{"nothing answers on " + unreachable}, nats.ErrNoServers},
-		"wrong password":        {Config{Server: "nats://u:secret@" + addr(locked)}, []string{"nats://" + addr(locked) + " refuses the credentials"}, nats.ErrAuthorization},
-		"no password":           {Config{Server: addr(locked)}, []string{"refuses the credentials"}, nats.ErrAuthorization},
-		"no JetStream":          {Config{Server: addr(plain)}, []string{"runs without JetStream"}, nil},
-		"not for this account":  {Config{Server: "nats://poor:p@" + addr(withoutAccount)}, []string{"not for this account"}, nil},
-		"certificate not known": {Config{Server: "tls://" + addr(secure)}, []string{"no agreement on TLS with tls://" + addr(secure)}, nil},
-		"TLS not offered":       {Config{Server: "tls://" + addr(plain)}, []string{"no agreement on TLS"}, nats.ErrSecureConnWanted},
-		"no more connections":   {Config{Server: addr(full)}, []string{"closes new connections", "max_connections"}, nil},
-		"no WebSocket":          {Config{Server: "ws://" + addr(plain)}, []string{"ws://" + addr(plain) + " does not speak WebSocket: use nats://"}, nil},
-		"silent":                {Config{Server: silent(t)}, []string{"does not answer within 3s"}, nil},
+		"refused":                {Config{Server: unreachable}, []string{"nothing answers on nats://" + unreachable}, nats.ErrNoServers},
+		"refused on loopback":    {Config{Local: unreachable}, []string{"nothing answers on " + unreachable}, nats.ErrNoServers},
+		"wrong password":         {Config{Server: "nats://u:secret@" + addr(locked)}, []string{"nats://" + addr(locked) + " refuses the credentials"}, nats.ErrAuthorization},
+		"no password":            {Config{Server: addr(locked)}, []string{"refuses the credentials"}, nats.ErrAuthorization},
+		"no JetStream":           {Config{Server: addr(plain)}, []string{"runs without JetStream"}, nil},
+		"not for this account":   {Config{Server: "nats://poor:p@" + addr(withoutAccount)}, []string{"not for this account"}, nil},
+		"certificate not known":  {Config{Server: "tls://" + addr(secure)}, []string{"no agreement on TLS with tls://" + addr(secure)}, nil},
+		"TLS not offered":        {Config{Server: "tls://" + addr(plain)}, []string{"no agreement on TLS"}, nats.ErrSecureConnWanted},
+		"no more connections":    {Config{Server: addr(full)}, []string{"closes new connections", "max_connections"}, nil},
+		"TLS first":              {Config{Server: "tls://" + addr(tlsFirst)}, []string{"expects TLS before its greeting", "--tls-first", "CRONCE_TLS_FIRST"}, nil},
+		"TLS first of a context": {Config{Context: contextFile(t, fmt.Sprintf(`{"url":"nats://%s"}`, addr(tlsFirst)))}, []string{"expects TLS before its greeting", "tls_first"}, nil},
+		"TLS first, unasked for": {Config{Server: addr(plain), TLSFirst: true}, []string{"no agreement on TLS"}, nil},
+		"no WebSocket":           {Config{Server: "ws://" + addr(plain)}, []string{"ws://" + addr(plain) + " does not speak WebSocket: use nats://"}, nil},
+		"silent":                 {Config{Server: silent(t)}, []string{"does not answer within 3s"}, nil},
 		"context of a server that is away": {
 			Config{Context: contextFile(t, fmt.Sprintf(`{"url":"nats://a:secret@%s"}`, unreachable))},
 			[]string{"nothing answers on nats://" + unreachable + " (NATS context "}, nats.ErrNoServers,
@@ -107,6 +112,23 @@ func TestFailedConnectionsSayWhy(t *testing.T) {
 				t.Errorf("error %q is not %q", err, tc.is)
 			}
 		})
+	}
+}
+
+func TestConnectionBeginsWithTLSIfItIsToldTo(t *testing.T) {
+	t.Parallel()
+	secure := selfSigned(t)
+	first := natstest.Run(t, func(o *server.Options) { o.TLSConfig, o.TLS, o.TLSHandshakeFirst = secure, true, true })
+	ca := filepath.Join(t.TempDir(), "ca.pem")
+	filetest.Write(t, ca, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: secure.Certificates[0].Certificate[0]})))
+	nc, err := target(t, Config{Server: "tls://" + first.Addr().String(), TLSFirst: true, Login: Login{CA: ca}}).Connect(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	nc.Close()
+	// Waiting does not help, so a node says so at once.
+	if _, err := target(t, Config{Server: first.Addr().String()}).Await(t.Context()); err == nil || !strings.Contains(err.Error(), "--tls-first") {
+		t.Errorf("Await: %v", err)
 	}
 }
 

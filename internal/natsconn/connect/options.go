@@ -41,6 +41,9 @@ func (t Target) options() []nats.Option {
 		nats.ErrorHandler(w.asyncError),
 		t.inbox,
 	}
+	if t.cfg.TLSFirst {
+		options = append(options, nats.TLSHandshakeFirst())
+	}
 	return append(options, t.cfg.Login.apply)
 }
 

@@ -25,6 +25,10 @@ type Config struct {
 	// Login holds the credentials.
 	Login Login
 
+	// TLSFirst begins TLS before the server's greeting, for servers with handshake_first. A context may
+	// set it too.
+	TLSFirst bool
+
 	// Domain is the JetStream domain. It overrides that of a context.
 	Domain string
 
