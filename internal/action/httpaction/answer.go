@@ -44,10 +44,24 @@ func readAnswer(resp *http.Response, secrets []string, output io.Writer) error {
 	return plain.End()
 }
 
+// statusError is the status of an answer that is no success.
+type statusError int
+
+func (s statusError) Error() string {
+	return strings.TrimSpace(fmt.Sprintf("status %d %s", int(s), http.StatusText(int(s))))
+}
+
+// Status returns the status of the answer with which a request has failed, or 0 if there was no answer.
+func Status(err error) int {
+	var status statusError
+	_ = errors.As(err, &status)
+	return int(status)
+}
+
 // judge returns the result of the attempt for a response whose body was read. broken is the
 // error of that read.
 func judge(resp *http.Response, broken error) error {
-	status := errors.New(strings.TrimSpace(fmt.Sprintf("status %d %s", resp.StatusCode, http.StatusText(resp.StatusCode))))
+	var status error = statusError(resp.StatusCode)
 	switch code := resp.StatusCode; {
 	case code >= 200 && code <= 299:
 		if broken != nil {

@@ -105,8 +105,9 @@ const (
 	// acked. A worker needs less time for one attempt to send it.
 	alertWait = time.Minute
 
-	// maxAlertsPending is the number of alerts that may be delivered and not acked.
-	maxAlertsPending = 100_000
+	// maxAlertsPending is the number of alerts that may be delivered and not acked. Those that wait for a failing
+	// webhook count: beyond this number no other alert is delivered.
+	maxAlertsPending = 1_000_000
 )
 
 // Alerts opens the feed of events of the kind job.EventAlert. Most are alerts to send. The others

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -340,7 +341,15 @@ func TestEachFinding(t *testing.T) {
 		"a plan that cannot be computed": {func(f *Facts) {
 			f.job("bad", func(e *plans.Entry) { e.Job.Schedule = "61 * * * *" })
 		}, "broken error job bad", "job rm bad"},
-		"a plan of the future":  {func(f *Facts) { f.Jobs[0].Time = now.Add(2 * time.Hour) }, "future warning job report", "apply it again"},
+		"a plan of the future": {func(f *Facts) { f.Jobs[0].Time = now.Add(2 * time.Hour) }, "future warning job report", "apply it again"},
+		"a webhook that was revoked": {func(f *Facts) {
+			f.job("mail", func(e *plans.Entry) { e.Job.OnFailure = &job.Alert{} })
+			f.Handlers["w1"] = exchange.Handlers{Node: "w1", Jobs: []string{"report", "mail"}}
+			event := exchange.NewUndeliverable(job.Event{Job: "mail", ID: "mail:@k", Alert: job.Failed}, errors.New("status 404 Not Found"))
+			event.Time = f.Now.Add(-time.Minute)
+			f.Undeliverable = map[string]job.Event{"mail": event}
+			f.consumer("", &jetstream.ConsumerInfo{Stream: "cronce_events", Name: "alerts"})
+		}, "alerts warning job mail", "job show mail"},
 		"a job without handler": {func(f *Facts) { f.job("mail", func(*plans.Entry) {}) }, "handler warning job mail", "job pause mail"},
 		"a job after others, without handler": {func(f *Facts) {
 			f.job("mail", func(e *plans.Entry) { e.Job.Schedule, e.Job.After = "", []string{"report"} })

@@ -47,6 +47,9 @@ type Facts struct {
 	Refused int
 	Latest  job.Event
 
+	// Undeliverable has, by job, the newest event of the last hours which reports that its alerts are hopeless.
+	Undeliverable map[string]job.Event
+
 	// Open are the records without an outcome.
 	Open []kv.LedgerEntry
 

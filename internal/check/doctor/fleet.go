@@ -264,12 +264,26 @@ func isUnasked(t space.NodeConsumer) bool { return unattended(t.Info) && t.Info.
 func (c *check) nodeConsumers() {
 	for i, t := range c.NodeConsumers {
 		if t.Job == "" {
+			c.hopeless()
 			c.alerts(t, slices.Contains(c.UnaskedConsumers, i))
 			c.paused("alerts", t.Info)
 		} else {
 			c.intake(t, slices.Contains(c.UnaskedConsumers, i))
 			c.paused("job "+t.Job, t.Info)
 		}
+	}
+}
+
+// hopeless names the jobs whose alerts or heartbeats a service will not take, unless they were edited since.
+func (c *check) hopeless() {
+	for _, e := range c.Jobs {
+		event, ok := c.Undeliverable[e.Job.Name]
+		if !ok || e.Time.After(event.Time) || !exchange.WantsAlerts(e.Job) {
+			continue
+		}
+		why, _ := exchange.Undeliverable(event)
+		c.add(Warning, "alerts", "job "+e.Job.Name, "its service does not take its alerts: "+why, "no alert reports its failures, or its watchdog reports it as dead",
+			"correct the URL in the job, or at the service; "+c.cronce("job show "+e.Job.Name))
 	}
 }
 

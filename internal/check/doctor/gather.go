@@ -145,6 +145,12 @@ func (g gatherer) readRefusals(ctx context.Context) error {
 		if err != nil && !exchange.IsUnreadable(err) {
 			return err
 		}
+		if _, hopeless := exchange.Undeliverable(e); err == nil && hopeless && g.f.Now.Sub(e.Time) < exchange.UndeliverableAge {
+			if g.f.Undeliverable == nil {
+				g.f.Undeliverable = map[string]job.Event{}
+			}
+			g.f.Undeliverable[e.Job] = e
+		}
 		if err == nil && e.Kind == job.EventRefused {
 			g.f.Refused++
 			g.f.Latest = e

@@ -2,6 +2,7 @@ package exchange
 
 import (
 	"strconv"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -32,6 +33,23 @@ func endOf(s string, limit int) string {
 		s = s[1:]
 	}
 	return s
+}
+
+// UndeliverableAge is how long ago an alert that could not be delivered may be for "cronce doctor" to report it.
+const UndeliverableAge = 2 * time.Hour
+
+const undeliverable = "its alerts cannot be delivered: "
+
+// NewUndeliverable returns the event which reports that the service of an alert, or of a heartbeat, will not take it,
+// however often it is tried. It asks for no alert itself. The caller fills in Node.
+func NewUndeliverable(e job.Event, why error) job.Event {
+	return job.Event{V: codec.Version, Kind: job.EventAlert, ID: e.ID, Job: e.Job, Error: undeliverable + string(e.Alert) + ": " + why.Error()}
+}
+
+// Undeliverable returns what an event of NewUndeliverable reports, or false if the event is another one.
+func Undeliverable(e job.Event) (why string, ok bool) {
+	why, ok = strings.CutPrefix(e.Error, undeliverable)
+	return why, ok && e.Kind == job.EventAlert && e.Alert == ""
 }
 
 // AlertID returns the message ID of the alert about a record. All nodes that publish the alert

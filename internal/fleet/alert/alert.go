@@ -47,6 +47,9 @@ type Config struct {
 	// State returns the stored alert state of a job, which says whether the job is in trouble.
 	State func(ctx context.Context, name string) (exchange.AlertState, error)
 
+	// Emit stores an event. It must not block.
+	Emit func(job.Event)
+
 	// MaxPayload returns the size of the largest message that the server takes, in bytes, or 0 if
 	// it is not known.
 	MaxPayload func() int
@@ -66,6 +69,9 @@ type Deliverer struct {
 	cfg       Config
 	transport *http.Transport
 	targets   *targets
+
+	mu       sync.Mutex
+	reported map[string]time.Time // by job and kind, when report last stored an event
 }
 
 const (
@@ -89,7 +95,7 @@ const (
 // New returns a Deliverer.
 func New(cfg Config) *Deliverer {
 	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
-	return &Deliverer{cfg, httpaction.NewTransport(), newTargets(time.Now)}
+	return &Deliverer{cfg: cfg, transport: httpaction.NewTransport(), targets: newTargets(time.Now), reported: map[string]time.Time{}}
 }
 
 // Run delivers alerts until ctx ends. It returns when its goroutines have ended.
@@ -171,8 +177,29 @@ func (d *Deliverer) handle(ctx context.Context, m jetstream.Msg) {
 			delay = max(delay, asked) // httpaction bounds asked to an hour
 		}
 		log.Warn("alert not delivered", "error", err, "delay", delay)
+		if hopeless := (hopelessError{}); errors.As(err, &hopeless) {
+			d.report(e, err)
+		}
 		_ = m.NakWithDelay(delay)
 	}
+}
+
+// reportEvery is how often a node reports that the alerts of a job are hopeless.
+const reportEvery = exchange.UndeliverableAge / 2
+
+// report stores an event that says why the alerts of a job cannot be delivered, for "cronce doctor".
+func (d *Deliverer) report(e job.Event, why error) {
+	about, now := e.Job+" "+string(e.Alert), time.Now()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if now.Sub(d.reported[about]) < reportEvery {
+		return
+	}
+	if len(d.reported) >= maxTargets {
+		clear(d.reported)
+	}
+	d.reported[about] = now
+	d.cfg.Emit(exchange.NewUndeliverable(e, why))
 }
 
 var (
@@ -244,7 +271,7 @@ func (d *Deliverer) send(ctx context.Context, e job.Event) error {
 	case target.HTTP != nil:
 		return d.call(ctx, http.MethodPost, *target.HTTP, m)
 	}
-	return d.limited(ctx, target.NATS.Subject, func(ctx context.Context) error {
+	return d.limited(ctx, target.NATS.Subject, "", func(ctx context.Context) error {
 		return d.publish(ctx, target.NATS.Subject, m)
 	})
 }
@@ -273,14 +300,14 @@ func (d *Deliverer) isOver(ctx context.Context, e job.Event) bool {
 	return err == nil && !state.Failed && state.Revision > e.Revision && !state.Time.Before(e.Time)
 }
 
-// limited delivers to the target, or returns postponed if the target is busy or failing.
-func (d *Deliverer) limited(ctx context.Context, target string, send func(context.Context) error) error {
-	if wait, ok := d.targets.acquire(target); !ok {
+// limited delivers to the target, at a host or not, or returns postponed if one of them is busy or failing.
+func (d *Deliverer) limited(ctx context.Context, target, host string, send func(context.Context) error) error {
+	if wait, ok := d.targets.acquire(target, host); !ok {
 		return postponed(wait)
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("%w of %v", job.ErrTimeout, limit))
 	defer cancel()
 	err := send(ctx)
-	d.targets.release(target, err != nil)
+	d.targets.release(target, host, resultOf(err))
 	return err
 }

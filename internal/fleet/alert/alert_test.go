@@ -86,6 +86,12 @@ func (f *fixture) run() {
 		Namespace: f.store.Namespace, Registry: f, Request: f.store.Request, Getenv: func(name string) string { return f.env[name] },
 		Open:   func(ctx context.Context) (alert.Feed, error) { return f.store.Alerts(ctx) },
 		Logger: slog.New(slog.NewTextHandler(f, nil)), Now: time.Now, MaxPayload: f.store.MaxPayload,
+		Emit: func(e job.Event) {
+			e.Node, e.Time = "n", time.Now().UTC()
+			if err := f.store.Emit(e); err != nil {
+				f.Error(err)
+			}
+		},
 		State: func(ctx context.Context, name string) (exchange.AlertState, error) {
 			state, _, err := f.store.AlertStates().Read(ctx, name)
 			return state, err
@@ -286,4 +292,42 @@ func TestAlertsToAWebhookThatHangsDelayNoOtherTarget(t *testing.T) {
 	if n := tries.Load(); n > 16 {
 		t.Errorf("%d deliveries hang at once, want 16 at most", n)
 	}
+}
+
+// Slack answers 404 for a webhook that was revoked. It kept back all alerts and heartbeats of the same host.
+func TestARevokedWebhookDelaysNoOtherOfItsHostAndIsReported(t *testing.T) {
+	f := newFixture(t)
+	var revoked, good, beats atomic.Int64
+	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/revoked":
+			revoked.Add(1)
+			w.WriteHeader(http.StatusNotFound)
+		case "/beat":
+			beats.Add(1)
+		default:
+			good.Add(1)
+		}
+	}))
+	t.Cleanup(service.Close)
+	f.alertTo("a", webhook(service.URL+"/revoked"))
+	f.set(job.Job{Name: "b", OnFailure: webhook(service.URL + "/good"), Heartbeat: &job.AlertHTTP{URL: service.URL + "/beat"}})
+	f.run()
+	id := f.fail("a", 0)
+	f.eventually("the revoked webhook to be called twice", func() bool { return revoked.Load() >= 2 })
+	f.fail("b", 0)
+	f.publish(job.Record{Slot: job.NewSlot("b", time.Unix(1_800_000_000, 0)), State: job.Succeeded, Attempt: 1, Finished: time.Now()}, 8, job.AlertHeartbeat)
+	before := revoked.Load()
+	f.eventually("the alert and the heartbeat of the other job", func() bool { return good.Load() == 1 && beats.Load() == 1 })
+	if n := revoked.Load() - before; n > 1 {
+		t.Errorf("they came after %d further calls of the revoked webhook", n)
+	}
+	f.eventually("an event that says so", func() bool {
+		for e, err := range f.store.Events(t.Context(), kv.EventFilter{Job: "a", Kind: job.EventAlert}) {
+			if why, hopeless := exchange.Undeliverable(e); err == nil && hopeless && e.ID == id && strings.Contains(why, "404") {
+				return true
+			}
+		}
+		return false
+	})
 }

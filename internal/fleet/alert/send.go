@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"net/url"
 	"strings"
 	"sync"
@@ -61,12 +62,30 @@ func (d *Deliverer) call(ctx context.Context, method string, h job.AlertHTTP, m 
 	if err != nil {
 		return fmt.Errorf("on this node: %w", err)
 	}
-	// The bound is per host, because a host that fails does so for all of its webhooks.
-	err = d.limited(ctx, u.Scheme+"://"+u.Host, func(ctx context.Context) error { return send(ctx, d.asRun(m)) })
+	err = d.limited(ctx, u.String(), u.Scheme+"://"+u.Host, func(ctx context.Context) error { return send(ctx, d.asRun(m)) })
+	hopeless := isHopeless(httpaction.Status(err))
 	if busy := postponed(0); err != nil && h.URLEnv != "" && !errors.As(err, &busy) {
-		return redact(err, configured, u, "$"+h.URLEnv)
+		err = redact(err, configured, u, "$"+h.URLEnv)
+	}
+	if hopeless {
+		return hopelessError{err}
 	}
 	return err
+}
+
+// hopelessError is an answer of a service that it will give again: nobody listens at the URL, or the request is
+// not accepted.
+type hopelessError struct{ error }
+
+func (e hopelessError) Unwrap() error { return e.error }
+
+// isHopeless reports whether a service will likely give the same answer to each further try.
+func isHopeless(status int) bool {
+	switch status {
+	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests:
+		return false
+	}
+	return status >= 300 && status <= 499
 }
 
 // redact replaces the secret URL, its path, and the URL derived from it with placeholder in the text
@@ -120,89 +139,175 @@ func (d *Deliverer) publish(ctx context.Context, subject string, m message) erro
 }
 
 const (
-	// maxPerTarget bounds the running deliveries to one target, and maxDeliveries those to all
-	// targets.
+	// maxPerTarget bounds the running deliveries to one URL or subject, maxPerHost those to one host, and
+	// maxDeliveries those to all.
 	maxPerTarget  = 16
+	maxPerHost    = 64
 	maxDeliveries = 256
 
 	// busyDelay is the delay of an alert whose target, or this node, has no capacity.
 	busyDelay = time.Second
 
-	// maxBackoff is the longest time for which a failing target is left alone.
+	// maxBackoff is the longest time for which a failing host or subject is left alone. A URL is left alone for
+	// up to maxDelay: its host answers, and will likely answer the same again.
 	maxBackoff = time.Minute
+
+	// Each alert that is postponed because its target fails waits longer than the one before by spread, up to
+	// maxSpread. So 100,000 alerts of a dead webhook are not all redelivered every few minutes.
+	spread    = 100 * time.Millisecond
+	maxSpread = time.Hour
 
 	// maxTargets is the number of targets above which idle ones are dropped.
 	maxTargets = 1000
 )
 
-// targets limits the running deliveries to each target and backs off from targets that fail,
-// so that no target delays the alerts of another.
+// targets limits the running deliveries to each target, which is a URL or a subject, and to each host. It backs
+// off from those that fail. A URL that fails delays no alert of another URL, and a host no alert of another host.
 type targets struct {
 	now func() time.Time
 
 	mu      sync.Mutex
-	all     map[string]*target
+	all     map[string]*target // URLs, subjects and hosts
 	running int
 }
 
 type target struct {
-	running int
-	retry   *backoff.ExponentialBackOff
-	pause   time.Duration // since the last failure; zero: the last delivery succeeded
-	until   time.Time     // no delivery before
+	running   int
+	retry     *backoff.ExponentialBackOff
+	pause     time.Duration // since the last failure; zero: the last delivery succeeded
+	until     time.Time     // no delivery before
+	postponed int           // alerts since the last success
 }
 
 func newTargets(now func() time.Time) *targets {
 	return &targets{now: now, all: map[string]*target{}}
 }
 
-// acquire begins a delivery, which release ends. If ok is false, wait is the delay before
-// the next try.
-func (s *targets) acquire(name string) (wait time.Duration, ok bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+// result is the result of a delivery.
+type result int
+
+const (
+	delivered  result = iota
+	failed            // the URL or subject failed: its host, if it has one, has answered
+	hostFailed        // the host refused the connection, did not answer in time, or said that it fails
+)
+
+// resultOf returns the result of a delivery over HTTP. A host that answers 5xx or 429 says something of itself, and
+// with every other status something of the URL.
+func resultOf(err error) result {
+	switch status := httpaction.Status(err); {
+	case err == nil:
+		return delivered
+	case status == 0, status == http.StatusTooManyRequests, status >= 500:
+		return hostFailed
+	}
+	return failed
+}
+
+// get returns the target of that name, and adds it if there is none. s.mu is held.
+func (s *targets) get(name string, longest time.Duration) *target {
 	t := s.all[name]
 	if t == nil {
 		s.forget()
-		t = &target{retry: newBackoff()}
+		t = &target{retry: newBackoff(longest)}
 		s.all[name] = t
 	}
-	left := t.until.Sub(s.now())
-	switch {
-	case left > 0:
-		return left, false
-	case s.running == maxDeliveries || t.running == maxPerTarget:
-		return busyDelay, false
-	case t.pause > 0 && t.running > 0: // one delivery probes a failing target
-		return max(busyDelay, t.pause), false
+	return t
+}
+
+// both returns the target, and its host, or nil if host is empty. s.mu is held.
+func (s *targets) both(name, host string) (t, h *target) {
+	if host == "" {
+		return s.get(name, maxBackoff), nil
 	}
-	t.running++
+	return s.get(name, maxDelay), s.get(host, maxBackoff)
+}
+
+// acquire begins a delivery to a target, at a host or not, which release ends. If ok is false, wait is the delay
+// before the next try.
+func (s *targets) acquire(name, host string) (wait time.Duration, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t, h := s.both(name, host)
+	wait = t.wait(s.now(), maxPerTarget)
+	if h != nil {
+		wait = max(wait, h.wait(s.now(), maxPerHost))
+	}
+	if s.running == maxDeliveries {
+		wait = max(wait, busyDelay)
+	}
+	if wait > 0 {
+		return wait, false
+	}
+	for _, t := range []*target{t, h} {
+		if t != nil {
+			t.running++
+		}
+	}
 	s.running++
 	return 0, true
 }
 
-// release ends a delivery. If several that ran at the same time fail, they count as one
-// failure.
-func (s *targets) release(name string, failed bool) {
+// wait returns how long a delivery has to wait for the target, which may have at most most deliveries at once.
+func (t *target) wait(now time.Time, most int) time.Duration {
+	left := t.until.Sub(now)
+	switch {
+	case left > 0:
+	case t.pause > 0 && t.running > 0: // one delivery probes a failing target
+		left = max(busyDelay, t.pause)
+	case t.running >= most:
+		return busyDelay
+	default:
+		return 0
+	}
+	t.postponed++
+	return max(left, min(time.Duration(t.postponed)*spread, maxSpread))
+}
+
+// release ends a delivery. If several that ran at the same time fail, they count as one failure.
+func (s *targets) release(name, host string, r result) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	t, now := s.all[name], s.now()
+	t, h := s.both(name, host)
+	now := s.now()
 	t.running--
 	s.running--
+	if h != nil {
+		h.running--
+	}
 	switch {
-	case !failed:
-		t.retry.Reset()
-		t.pause, t.until = 0, time.Time{}
-	case !now.Before(t.until):
+	case h == nil && r != delivered:
+		t.fail(now)
+	case r == delivered:
+		t.succeed()
+		if h != nil {
+			h.succeed()
+		}
+	case r == failed:
+		t.fail(now)
+		h.succeed()
+	default:
+		h.fail(now)
+		t.until = now.Add(2 * h.pause) // so that an alert of another URL of the host is tried first
+	}
+}
+
+func (t *target) succeed() {
+	t.retry.Reset()
+	t.pause, t.until, t.postponed = 0, time.Time{}, 0
+}
+
+func (t *target) fail(now time.Time) {
+	if !now.Before(t.until) {
 		t.pause = t.retry.NextBackOff()
 		t.until = now.Add(t.pause)
 	}
 }
 
-// newBackoff returns a backoff that never gives up.
-func newBackoff() *backoff.ExponentialBackOff {
+// newBackoff returns a backoff that never gives up. Its pauses have at most that length.
+func newBackoff(longest time.Duration) *backoff.ExponentialBackOff {
 	return backoff.NewExponentialBackOff(backoff.WithInitialInterval(2*time.Second), backoff.WithMultiplier(2),
-		backoff.WithMaxInterval(maxBackoff), backoff.WithRandomizationFactor(0), backoff.WithMaxElapsedTime(0))
+		backoff.WithMaxInterval(longest), backoff.WithRandomizationFactor(0), backoff.WithMaxElapsedTime(0))
 }
 
 // forget drops the targets that are idle and not in backoff, if there are too many targets. s.mu is

@@ -238,7 +238,7 @@ func (r *Replica) alerts() *alert.Deliverer {
 	return alert.New(alert.Config{
 		Namespace: r.cfg.Store.Namespace, Registry: r.view, Request: r.cfg.Store.Request, Getenv: os.Getenv, Logger: r.log,
 		Open: func(ctx context.Context) (alert.Feed, error) { return r.cfg.Store.Alerts(ctx) },
-		Now:  r.clock.Now, MaxPayload: r.cfg.Store.MaxPayload,
+		Emit: r.emit, Now: r.clock.Now, MaxPayload: r.cfg.Store.MaxPayload,
 		State: func(ctx context.Context, name string) (exchange.AlertState, error) {
 			state, _, err := r.cfg.Store.AlertStates().Read(ctx, name)
 			return state, err
