@@ -35,7 +35,10 @@
 // such day. A day of the week may be FRIL or 5L, the last Friday of the month, or FRI#2,
 // the second one.
 //
-// "@every 90s" counts from 1970-01-01T00:00:00Z, and "@at 2027-01-01T00:00:00Z" is a
+// "@every 2w" and "@every 3d" are calendar dates, counted from Job.From, which they need: every
+// second Monday at 09:00 on the zone's clock, if From is such an instant.
+//
+// "@every 90s" counts elapsed time from Job.From, or else from 1970-01-01T00:00:00Z, and "@at 2027-01-01T00:00:00Z" is a
 // single slot. The time zone changes neither; it applies to their exclusions.
 //
 // H is a number that depends on the job's name, so that a thousand hourly jobs do not all start

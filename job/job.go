@@ -24,7 +24,7 @@ type Job struct {
 	Name string
 
 	// Schedule is a cron expression of five fields, or of six with seconds first; a word
-	// like @hourly; "@every 90s"; "@at 2027-01-01T00:00:00Z"; or OnDemand. See "Expressions"
+	// like @hourly; "@every 90s"; "@every 2w"; "@at 2027-01-01T00:00:00Z"; or OnDemand. See "Expressions"
 	// in the package comment.
 	Schedule string
 

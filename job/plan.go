@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -43,10 +44,17 @@ func (p Plan) WithDefaults() Plan {
 // parseSource compiles the plan's schedule.
 func parseSource(name string, p Plan, zone *time.Location, exclude cron.Exclusions) (cron.Source, error) {
 	e, err := cron.Parse(name, p.Schedule)
+	if err == nil && e.Days > 0 && p.From.IsZero() {
+		err = errors.New("it counts days from a date: want from, the first slot, like 2026-01-05T09:00:00+01:00")
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%w schedule %q: %w", ErrInvalid, codec.Clip(p.Schedule), err)
 	}
-	return e.Source(zone, cron.Gap(p.DSTGap), cron.Repeat(p.DSTOverlap), exclude), nil
+	s := cron.Setting{Zone: cmp.Or(zone, time.UTC), Gap: cron.Gap(p.DSTGap), Repeat: cron.Repeat(p.DSTOverlap), Exclude: exclude}
+	if !p.From.IsZero() {
+		s.From = ceilUnix(p.From)
+	}
+	return e.Source(s), nil
 }
 
 func checkPolicies(p Plan) error {

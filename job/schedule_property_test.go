@@ -176,6 +176,49 @@ func TestAnyExpressionInUTCAgreesWithTheParsersOwnSearch(t *testing.T) {
 	})
 }
 
+// The second implementation adds days to the date of from, and asks package time for the instant.
+func TestEveryInDaysAgreesWithASecondImplementation(t *testing.T) {
+	t.Parallel()
+	changes, err := transitions()
+	if err != nil {
+		t.Fatal(err)
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		days := rapid.IntRange(1, 40).Draw(t, "days")
+		name := rapid.SampledFrom(judgedZones).Draw(t, "zone")
+		p := job.Plan{Schedule: fmt.Sprintf("@every %dd", days), Timezone: name, DSTGap: job.GapSkip, DSTOverlap: job.RepeatBoth}
+		near := drawInstant(t, "near")
+		if c := changes[name]; len(c) > 0 {
+			near = rapid.SampledFrom(c).Draw(t, "transition") - rapid.Int64Range(-day, day).Draw(t, "away") - int64(days)*day*rapid.Int64Range(0, 3).Draw(t, "periods")
+		}
+		p.From = time.Unix(near, 0)
+		s, err := job.ParseSchedule("report", p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		begin := wallTime(s.Location(), near)
+		want := map[int64]bool{}
+		for n := range 5 {
+			wall := begin.AddDate(0, 0, n*days)
+			for u := wall.Unix() - day; u <= wall.Unix()+day; u += 900 { // no zone is further from UTC, and all are full quarters of an hour
+				if at := u - u%900 + wall.Unix()%900; at >= near && wallTime(s.Location(), at).Equal(wall) {
+					want[at] = true
+				}
+			}
+		}
+		got := slices.Collect(s.Between(p.From.Add(-time.Second), begin.AddDate(0, 0, 4*days).Add(26*time.Hour)))
+		for _, slot := range got {
+			if !want[slot.Unix()] && slot.Before(begin.AddDate(0, 0, 5*days).Add(-26*time.Hour)) {
+				t.Fatalf("%+v: %v is no slot", p, slot)
+			}
+			delete(want, slot.Unix())
+		}
+		if len(want) > 0 {
+			t.Fatalf("%+v: %d slots are left out of %v", p, len(want), got)
+		}
+	})
+}
+
 func TestNextBetweenLastCountAndIncludesSayTheSame(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

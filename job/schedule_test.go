@@ -145,6 +145,57 @@ func TestEveryIsCountedFromAFixedEpochAndKnowsNoZone(t *testing.T) {
 		"2026-03-28T23:40:00Z", "2026-03-29T00:50:00+01:00", "2026-03-29T05:00:00+02:00")
 }
 
+func TestEveryCountsFromFromIfItIsGiven(t *testing.T) {
+	t.Parallel()
+	from := at(t, "2026-06-01T00:00:03Z")
+	expect(t, job.Plan{Schedule: "@every 7m", From: from}, "2026-01-01T00:00:00Z", "2026-06-01T00:00:03Z", "2026-06-01T00:07:03Z")
+	expect(t, job.Plan{Schedule: "@every 7m", From: from}, "2026-06-01T01:00:00Z", "2026-06-01T01:03:03Z")
+	// Hours are elapsed time: the clocks show another time after they have changed.
+	expect(t, job.Plan{Schedule: "@every 336h", Timezone: "Europe/Berlin", From: at(t, "2026-03-16T09:00:00+01:00")}, "2026-03-16T08:00:00Z",
+		"2026-03-30T10:00:00+02:00", "2026-04-13T10:00:00+02:00")
+	// A fraction of a second counts as the next whole one.
+	expect(t, job.Plan{Schedule: "@every 1h", From: from.Add(-time.Millisecond)}, "2026-01-01T00:00:00Z", "2026-06-01T00:00:03Z")
+	// Before 1970, too.
+	expect(t, job.Plan{Schedule: "@every 7h", From: at(t, "1969-12-31T23:00:00Z")}, "1969-01-01T00:00:00Z", "1969-12-31T23:00:00Z", "1970-01-01T06:00:00Z")
+	if one, other := parse(t, job.Plan{Schedule: "@every 1h", From: at(t, "2026-06-01T00:30:00Z")}), parse(t, job.Plan{Schedule: "@every 1h", From: at(t, "2026-06-01T00:00:00Z")}); one.Key() == other.Key() {
+		t.Error("two phases have one key")
+	}
+}
+
+func TestEveryInDaysKeepsTheDayAndTheTimeOnTheClock(t *testing.T) {
+	t.Parallel()
+	berlin := func(schedule, from string) job.Plan {
+		return job.Plan{Schedule: schedule, Timezone: "Europe/Berlin", From: at(t, from)}
+	}
+	monday := berlin("@every 2w", "2026-03-16T09:00:00+01:00")
+	expect(t, monday, "2026-01-01T00:00:00Z",
+		"2026-03-16T09:00:00+01:00", "2026-03-30T09:00:00+02:00", "2026-04-13T09:00:00+02:00", "2026-04-27T09:00:00+02:00")
+	expect(t, monday, "2026-10-13T00:00:00Z", "2026-10-26T09:00:00+01:00", "2026-11-09T09:00:00+01:00")
+	expect(t, berlin("@every 14d", "2026-03-16T09:00:00+01:00"), "2026-10-13T00:00:00Z", "2026-10-26T09:00:00+01:00")
+	expect(t, berlin("@every 3d", "2026-02-26T23:30:05+01:00"), "2026-02-27T00:00:00Z", "2026-03-01T23:30:05+01:00", "2026-03-04T23:30:05+01:00")
+	// from is an instant, so its date is that of the zone: 16 March in Berlin.
+	expect(t, berlin("@every 1w", "2026-03-15T23:30:00Z"), "2026-03-16T00:00:00Z", "2026-03-23T00:30:00+01:00", "2026-03-30T00:30:00+02:00")
+
+	gap := berlin("@every 7d", "2026-03-22T02:30:00+01:00")
+	expect(t, gap, "2026-03-23T00:00:00Z", "2026-03-29T03:00:00+02:00", "2026-04-05T02:30:00+02:00")
+	gap.DSTGap = job.GapSkip
+	expect(t, gap, "2026-03-23T00:00:00Z", "2026-04-05T02:30:00+02:00")
+	twice := berlin("@every 7d", "2026-10-18T02:30:00+02:00")
+	expect(t, twice, "2026-10-19T00:00:00Z", "2026-10-25T02:30:00+02:00", "2026-11-01T02:30:00+01:00")
+	twice.DSTOverlap = job.RepeatBoth
+	expect(t, twice, "2026-10-19T00:00:00Z", "2026-10-25T02:30:00+02:00", "2026-10-25T02:30:00+01:00", "2026-11-01T02:30:00+01:00")
+
+	monday.Exclude = []string{"2026-03-30", "* * * 4 *"}
+	expect(t, monday, "2026-03-17T00:00:00Z", "2026-05-11T09:00:00+02:00")
+	monday.Until = at(t, "2026-05-25T09:00:00+02:00")
+	if got := first(t, monday, "2026-01-01T00:00:00Z", 5); !slices.Equal(got, []string{"2026-03-16T09:00:00+01:00", "2026-05-11T09:00:00+02:00"}) {
+		t.Errorf("with until: %v", got)
+	}
+	if a, b := parse(t, berlin("@every 2w", "2026-03-16T09:00:00+01:00")), parse(t, berlin("@every 14d", "2026-03-16T09:00:00+01:00")); a.Key() != b.Key() {
+		t.Errorf("%s and %s differ", a.Key(), b.Key())
+	}
+}
+
 func TestAtFiresOnceAndStaysParseableAfterwards(t *testing.T) {
 	t.Parallel()
 	p := job.Plan{Schedule: "@at 2027-01-01T01:00:00+01:00"}
@@ -280,6 +331,7 @@ func TestPlanThatCanNeverFireIsRefusedAtOnce(t *testing.T) {
 		{job.Plan{Schedule: "@every 1s", Exclude: []string{"* * * * *"}}, "exclude leaves no slot"},
 		{job.Plan{Schedule: "@every 1m", Exclude: []string{"0 * * * * *"}}, "exclude leaves no slot"},
 		{job.Plan{Schedule: "@at 2027-01-01T00:00:00Z", Exclude: []string{"2027-01-01"}}, "exclude leaves no slot"},
+		{job.Plan{Schedule: "@every 2w", Timezone: "Europe/Berlin", DSTGap: job.GapSkip, From: at(t, "2026-03-16T09:00:00+01:00"), Exclude: []string{"* * * * MON"}}, "exclude leaves no slot"},
 		{job.Plan{Schedule: "@at 2027-01-01T00:00:00Z", Until: at(t, "2026-01-01T00:00:00Z")}, "no slot is between from and until"},
 		{job.Plan{Schedule: "0 0 1 1 *", From: at(t, "2026-02-01T00:00:00Z"), Until: at(t, "2026-03-01T00:00:00Z")}, "no slot is between from and until"},
 	} {
@@ -342,6 +394,13 @@ func TestBadPlansAreQuotedWithWhatWouldBeRight(t *testing.T) {
 		{job.Plan{Schedule: "@every 90"}, `"90" is not a duration`},
 		{job.Plan{Schedule: "@every 0s"}, `every 0s: want at least 1s`},
 		{job.Plan{Schedule: "@every -5s"}, `every -5s: want at least 1s`},
+		{job.Plan{Schedule: "@every 2w"}, `schedule "@every 2w": it counts days from a date: want from, the first slot, like 2026-01-05T09:00:00+01:00`},
+		{job.Plan{Schedule: "@every 0d"}, `"0d" is not a number of days or weeks, of at most 3660 days; want @every 3d or @every 2w`},
+		{job.Plan{Schedule: "@every 1.5d"}, `"1.5d" is not a number of days or weeks`},
+		{job.Plan{Schedule: "@every 1w2d"}, `"1w2d" is not a number of days or weeks`},
+		{job.Plan{Schedule: "@every 1d12h"}, `"1d12h" is not a duration; want @every 90s, @every 1h30m, @every 3d or @every 2w`},
+		{job.Plan{Schedule: "@every 523w"}, `"523w" is not a number of days or weeks, of at most 3660 days`},
+		{job.Plan{Schedule: "@every 999999999w"}, `"999999999w" is not a number`},
 		{job.Plan{Schedule: "@every 1500ms"}, `every 1.5s: want whole seconds`},
 		{job.Plan{Schedule: "@at tomorrow"}, `"tomorrow" is not an instant; want @at 2027-01-01T00:00:00Z`},
 		{job.Plan{Schedule: "@at 2027-01-01T00:00:00.5Z"}, `want whole seconds`},

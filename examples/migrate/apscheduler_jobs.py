@@ -253,10 +253,12 @@ def cron(trigger):
         raise ValueError(f"week={text['week']} has no counterpart: name months and days")
     days, weekdays = by_name["day"], by_name["day_of_week"]
     place = getattr(days[0], "option_num", None)
-    if place is not None and place < 4 and len(days) == 1 and text["day_of_week"] == "*":
-        day, weekday = f"{7 * place + 1}-{7 * place + 7}", str((days[0].weekday + 1) % 7)
+    if place is not None and len(days) == 1 and text["day_of_week"] == "*":
+        day, weekday = "*", f"{(days[0].weekday + 1) % 7}" + (f"#{place + 1}" if place < 5 else "L")
+    elif text["day"] == "last":
+        day, weekday = "L", cron_field([(n + 1) % 7 for n in numbers(weekdays, 0, 6)], 0, 6)
     elif any(type(each).__name__ in ("LastDayOfMonthExpression", "WeekdayPositionExpression") for each in days):
-        raise ValueError(f"day={text['day']}: days from the end of a month and such positions have no counterpart: let the job run on each date that it may be, such as 28-31, and let its command check the date")
+        raise ValueError(f"day={text['day']}: such a position together with other days has no counterpart: write a job for each of its days")
     else:
         day = cron_field(numbers(days, 1, 31), 1, 31)
         weekday = cron_field([(n + 1) % 7 for n in numbers(weekdays, 0, 6)], 0, 6)
@@ -281,30 +283,18 @@ def numbers(expressions, low, high):
 
 
 def anchored(delta, start, notes):
-    """An interval counts from its start: one of a day or a week, and those that divide a day, have the cron
-    expression with the same times, if the start is given. Without one it is the start of the program, which
+    """An interval counts from its start, if that is given. Without one it is the start of the program, which
     has a fraction of a second."""
-    seconds, day = delta.total_seconds(), 86400
-    if start is None or start.microsecond or seconds != int(seconds) or (day % seconds and seconds != 7 * day):
+    if start is None or start.microsecond:
         fields = {"schedule": interval(delta)}
-        if start is None or start.microsecond:
-            notes.append(f"{fields['schedule']} counts from 1970, not from the start of the scheduler: write a cron expression if the minute matters")
-            return fields
-        notes.append(f"{fields['schedule']} counts from 1970, not from its beginning: write a cron expression if the minute matters")
-        return {**fields, "from": utc(start)}
-    if not hasattr(start.tzinfo, "localize") and start.utcoffset() and seconds >= day:
-        raise ValueError(f"an interval of {delta} in {start.tzinfo}: whether it follows the clock there or elapsed time depends on the version: write a cron expression")
-    at = start.astimezone(datetime.timezone.utc)
-    times = [at + n * delta for n in range(max(1, int(day // seconds)))]
-    if int(at.timestamp()) % int(seconds) == 0 and seconds < day:
+        notes.append(f"{fields['schedule']} counts from 1970, not from the start of the scheduler: set from if the minute matters")
+        return fields
+    if delta.total_seconds() % 86400 or not delta:
         return {"schedule": interval(delta), "from": utc(start)}
-    sets = [{t.second for t in times}, {t.minute for t in times}, {t.hour for t in times}]
-    if len(sets[0]) * len(sets[1]) * len(sets[2]) != len(times):
-        notes.append(f"{interval(delta)} counts from 1970, not from its beginning: write a cron expression if the minute matters")
-        return {"schedule": interval(delta), "from": utc(start)}
-    parts = [cron_field(of, 0, high) for of, high in zip(sets, (59, 59, 23))]
-    weekday = str((at.weekday() + 1) % 7) if seconds == 7 * day else "*"
-    return {"schedule": " ".join([*(parts if parts[0] != "0" else parts[1:]), "* *", weekday]), "timezone": "Etc/UTC", "from": utc(start)}
+    if not hasattr(start.tzinfo, "localize") and start.utcoffset():
+        raise ValueError(f"an interval of {delta} in {start.tzinfo}: whether it follows the clock there or elapsed time depends on the version: write @every {delta.days}d for the clock, or @every {delta.days * 24}h for elapsed time, and from")
+    every = f"{delta.days}d" if delta.days % 7 else f"{delta.days // 7}w"
+    return {"schedule": "@every " + every, "timezone": "Etc/UTC", "from": utc(start)}  # in UTC, days are elapsed time
 
 
 class Jobs:
@@ -394,7 +384,7 @@ def interval(delta):
     if duration(delta) is None:
         raise ValueError(f"an interval of {delta}: want whole seconds, at least one")
     if delta.total_seconds() % 86400 == 0:
-        raise ValueError(f"an interval of {delta.days} days: @every counts elapsed time from 1970, so it would run on another weekday or at another time of the day: write a cron expression, like 0 7 * * MON")
+        raise ValueError(f"an interval of {delta.days} days: it counts from a start that is not known: write @every {delta.days}d with from, the first run, so that it keeps the weekday and the time of the day")
     return "@every " + duration(delta)
 
 

@@ -210,7 +210,7 @@ def interval(delta):
     if duration(delta) is None:
         raise ValueError(f"an interval of {delta}: want whole seconds, at least one")
     if delta.total_seconds() % 86400 == 0:
-        raise ValueError(f"an interval of {delta.days} days: @every counts elapsed time from 1970, so it would run on another weekday or at another time of the day: write a cron expression, like 0 7 * * MON")
+        raise ValueError(f"an interval of {delta.days} days: it counts from a start that is not known: write @every {delta.days}d with from, the first run, so that it keeps the weekday and the time of the day")
     return "@every " + duration(delta)
 
 

@@ -222,6 +222,8 @@ def make():
     add("sunday", "interval", weeks=1, start_date="2026-11-01 05:00:00", timezone="UTC")
     add("paused", "cron", hour=9, next_run_time=None)
     add("last", "cron", day="last sun")
+    add("end", "cron", day="last")
+    add("mixed", "cron", day="1,last sun")
     add("week", "cron", week=20)
     add("half", "interval", seconds=0.5)
     add("fortnight", "interval", weeks=2)
@@ -237,10 +239,11 @@ func TestJobsOfAPSchedulerAreThoseThatItHolds(t *testing.T) {
 	r := run(t, "apscheduler_jobs.py", "timers:make", map[string]string{"timers.py": timers})
 	r.check(t, map[string]string{
 		"tidy": "0 7 * * 1-5", "interval": "@every 300s", "once": "@at 2100-01-01T06:00:00Z", "backup": "0 3 * * *", "odd": "0 5 */2 * *", "year": "0 0 1 6 *",
-		"seconds": "*/15 * * * * *", "second": "0 5 8-14 * *", "stepped": "0 5-23/6 * * *", "six": "10 5-23/6 * * *", "sunday": "0 5 * * 0", "paused": "0 9 * * *",
+		"seconds": "*/15 * * * * *", "second": "0 5 * * 5#2", "last": "0 0 * * 0L", "end": "0 0 L * *", "stepped": "0 5-23/6 * * *", "paused": "0 9 * * *",
+		"six": "@every 21600s", "sunday": "@every 1w", "three-days": "@every 3d",
 	}, map[string]string{
-		"past": "it runs once, at 2001-01-01T06:00:00Z, which has passed", "last": "days from the end of a month", "week": "name months and days",
-		"half": "want whole seconds", "fortnight": "an interval of 14 days", "three-days": "an interval of 3 days", "two": "write a job for each of its times",
+		"past": "it runs once, at 2001-01-01T06:00:00Z, which has passed", "mixed": "write a job for each of its days", "week": "name months and days",
+		"half": "want whole seconds", "fortnight": "write @every 14d with from", "two": "write a job for each of its times",
 		"lambda": "its function has no name", "paused": "cronce job pause paused", "interval": "jitter=30", "backup": "misfire_grace_time=None",
 	})
 	if j := r.jobs["tidy"].Job; j.Timezone != "Europe/Berlin" || j.Concurrency != 3 || j.Overlap != job.OverlapSkip || j.Deadline != time.Hour || j.DSTOverlap != job.RepeatBoth ||
@@ -248,6 +251,9 @@ func TestJobsOfAPSchedulerAreThoseThatItHolds(t *testing.T) {
 		t.Errorf("%+v", j)
 	}
 	if j := r.jobs["interval"].Job; string(j.Payload) != `{"args":[16],"kwargs":{"all":true}}` || j.Spread != 30*time.Second {
+		t.Errorf("%+v", j)
+	}
+	if j := r.jobs["sunday"].Job; j.From.Format(time.RFC3339) != "2026-11-01T05:00:00Z" || j.Timezone != "Etc/UTC" {
 		t.Errorf("%+v", j)
 	}
 	if got := strings.Join(r.jobs["tidy"].Action.Exec.Args, " "); got != "python3 call.py timers:tidy" {

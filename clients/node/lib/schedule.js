@@ -31,9 +31,9 @@ export function parseSchedule(job, plan) {
   const zone = checkZone(plan.timezone || "UTC");
   if (!["after", "skip"].includes(plan.dst_gap ?? "after")) throw new Invalid(`dst_gap ${JSON.stringify(plan.dst_gap)}: want after or skip`);
   if (!["first", "second", "both"].includes(plan.dst_overlap ?? "first")) throw new Invalid(`dst_overlap ${JSON.stringify(plan.dst_overlap)}: want first, second or both`);
-  const source = parseSource(job, plan, zone);
-  const excluded = parseExclusions(plan.exclude ?? []);
   const from = plan.from === undefined ? undefined : ceilSeconds(parseInstant(plan.from));
+  const source = parseSource(job, plan, zone, from);
+  const excluded = parseExclusions(plan.exclude ?? []);
   const until = plan.until === undefined ? end : ceilSeconds(parseInstant(plan.until));
   if (plan.from !== undefined && plan.until !== undefined && parseInstant(plan.until) <= parseInstant(plan.from)) throw new Invalid(`until ${plan.until}: want an instant after from ${plan.from}`);
   function next(after) {
@@ -83,15 +83,23 @@ const ceilSeconds = (ns) => Math.ceil(Number(ns / 1_000_000n) / 1000);
 // parseSource returns a generator: given an instant, it yields all later ones of the schedule, in order, as {at}. If it
 // knows them, each has offset, that of the zone, and end, until when the zone has this offset. It leaves out those before
 // an instant that is passed to its next(). repeats is true if the schedule repeats itself with the calendar.
-function parseSource(job, plan, zone) {
+function parseSource(job, plan, zone, from) {
   const text = plan.schedule ?? "";
+  const gapOf = (elapsed) => (elapsed ? "skip" : plan.dst_gap ?? "after"), overlapOf = (elapsed) => (elapsed ? "both" : plan.dst_overlap ?? "first");
+  const dates = /^@every +(\d{1,9})([dw])$/.exec(text.trim());
+  if (dates) {
+    const clock = intervalOfDays(text, Number(dates[1]) * (dates[2] === "w" ? 7 : 1), zone, from);
+    return Object.assign((after) => instants(clock, zone, after, gapOf(false), overlapOf(false)), { repeats: true });
+  }
   if (text.startsWith("@every ")) {
     const period = parseDuration(text.slice(7).trim()) / 1000;
     if (!(period >= 1) || !Number.isInteger(period)) throw new Invalid(`schedule ${text}: want whole seconds, 1s or more`);
+    const begin = from ?? 0;
+    const later = (instant) => begin + Math.ceil((instant - begin) / period) * period; // the first slot at instant or later
     return function* (after) {
-      for (let at = (Math.floor(after / period) + 1) * period; at < end; at += period) {
+      for (let at = later(after + 1); at < end; at += period) {
         const least = yield { at };
-        if (least > at) at = Math.ceil(least / period) * period - period;
+        if (least > at) at = later(least) - period;
       }
     };
   }
@@ -102,9 +110,15 @@ function parseSource(job, plan, zone) {
   }
   const clock = parseExpression(job, text);
   if (clock.never) return Object.assign(function* () {}, { repeats: true });
-  const gap = clock.elapsed ? "skip" : plan.dst_gap ?? "after";
-  const overlap = clock.elapsed ? "both" : plan.dst_overlap ?? "first";
-  return Object.assign((after) => instants(clock, zone, after, gap, overlap), { repeats: true });
+  return Object.assign((after) => instants(clock, zone, after, gapOf(clock.elapsed), overlapOf(clock.elapsed)), { repeats: true });
+}
+
+// intervalOfDays returns the clock of each n-th date from that of from on, at the time of day of from.
+function intervalOfDays(text, n, zone, from) {
+  if (n < 1 || n > 3660) throw new Invalid(`schedule ${text}: want 1 to 3660 days`);
+  if (from === undefined) throw new Invalid(`schedule ${text}: it counts days from a date: want from`);
+  const begin = from + zone.offset(from); // local
+  return { next: (local) => begin + Math.ceil((local - begin) / (n * day)) * n * day };
 }
 
 // instants yields the instants that match, span by span: the zone's offset does not change within a span.

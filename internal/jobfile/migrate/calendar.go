@@ -60,15 +60,15 @@ func (f calendarField) field(set []int) string {
 	return strings.Join(codec.Map(set, strconv.Itoa), ",")
 }
 
-// every sets a schedule of a fixed interval. A week of @every begins on a Thursday, the day of the week on
-// which 1970 began. So an interval of some days would run on another day than before.
+// every sets a schedule of a fixed interval. An interval of days needs the date from which it counts, which
+// no format has that is read here.
 func every(j *job.Job, d time.Duration) (why string) {
 	const day = 24 * time.Hour
 	if d < time.Second || d%time.Second != 0 {
 		return fmt.Sprintf("an interval of %v: want whole seconds, at least one", d)
 	}
 	if d > day && d%day == 0 {
-		return fmt.Sprintf("an interval of %d days: @every counts elapsed time from 1970, so it would run on other days: write a cron expression, like 0 7 * * MON", d/day)
+		return fmt.Sprintf("an interval of %d days: it counts from a start that is not known: write schedule: \"@every %dd\" with from, the first run, so that it keeps the weekday", d/day, d/day)
 	}
 	j.Schedule, j.Timezone = "@every "+d.String(), ""
 	return ""

@@ -111,7 +111,7 @@ func jobFields() []Field {
 func planFields(d job.Job) []Field {
 	return []Field{
 		{Name: "schedule", Kind: Text, Default: "(one of the three)", Example: `"0 7 * * MON-FRI"`,
-			About: "When: five cron fields, six with seconds first, `@hourly` and the like, `@every 90s` (counted from 1970), `@at 2027-01-01T00:00:00Z` (once). `H` in a field is a number that the job's name decides. Days of the month may be `L`, the last one (28 February 2027); `L-3`, three days before it (25 February); `15W`, the day from Monday to Friday that is nearest to the 15th and in its month (Monday, 16 November 2026, since the 15th is a Sunday); `LW`, the last such day (Friday, 29 January 2027). Weekdays may be `FRIL` or `5L`, the last Friday of the month (27 November 2026), and `FRI#2`, the second one (13 November). If both day fields restrict the dates, either day will do. `none`: the job runs only when it is triggered. Instead of a schedule a job may have `after` or `on`."},
+			About: "When: five cron fields, six with seconds first, `@hourly` and the like, `@every 90s` (elapsed time, counted from `from`, else from 1970), `@every 3d` and `@every 2w` (days and weeks of the calendar, counted from the date of `from`, at its time of day on the zone's clock), `@at 2027-01-01T00:00:00Z` (once). `H` in a field is a number that the job's name decides. Days of the month may be `L`, the last one (28 February 2027); `L-3`, three days before it (25 February); `15W`, the day from Monday to Friday that is nearest to the 15th and in its month (Monday, 16 November 2026, since the 15th is a Sunday); `LW`, the last such day (Friday, 29 January 2027). Weekdays may be `FRIL` or `5L`, the last Friday of the month (27 November 2026), and `FRI#2`, the second one (13 November). If both day fields restrict the dates, either day will do. `none`: the job runs only when it is triggered. Instead of a schedule a job may have `after` or `on`."},
 		{Name: "after", Kind: Texts, Max: job.MaxAfter, Example: "[extract, check]",
 			About: "Other jobs of this namespace. When all of them have succeeded for one instant, this job runs for the same instant."},
 		{Name: "on", Kind: Mapping, Example: "{stream: ORDERS, subject: orders.paid}",
@@ -127,7 +127,7 @@ func planFields(d job.Job) []Field {
 			About: "A wall time that comes twice, because the clocks go back, runs at the `first` occurrence, the `second`, or `both`. It does not concern jobs whose hour field begins with `*`."},
 		{Name: "spread", Kind: Duration, Limit: "whole seconds, at most " + short(job.MaxSpread), Example: "5m",
 			About: "Delays the due time by less than this, by a stable hash of the name, so that many jobs do not start at once. The slot keeps its instant."},
-		{Name: "from", Kind: Instant, Example: "2026-01-01T00:00:00Z", About: "The beginning of the schedule: no slot is before this instant."},
+		{Name: "from", Kind: Instant, Example: "2026-01-01T00:00:00Z", About: "The beginning of the schedule: no slot is before this instant. `@every` counts from it."},
 		{Name: "until", Kind: Instant, Example: "2027-01-01T00:00:00Z", About: "The end of the schedule: slots are before this instant."},
 		{Name: "exclude", Kind: Texts, Example: `["2026-12-25", "* * * * SUN"]`,
 			About: "When the job does not run: dates in the job's time zone, or cron expressions."},

@@ -20,12 +20,19 @@ const (
 type calendar struct {
 	Fields
 	Exclusions
+	interval
 
 	// days holds, for each month and day of month, the weekdays on which that date has a
 	// wall time in the calendar. It ignores excluded dates. The search skips all other days
 	// without looking at their minutes. February of leap years is month 0.
 	days   [13][32]uint8
 	months uint64 // the months that have such a day
+}
+
+// interval restricts a calendar to each n-th date. The zero value does not restrict it.
+type interval struct {
+	every int64 // n
+	first int64 // the first such date since 1970-01-01, as a number of days
 }
 
 // inDays returns the month's index in calendar.days.
@@ -36,8 +43,8 @@ func inDays(year, month int) int {
 	return month
 }
 
-func newCalendar(f Fields, x Exclusions) *calendar {
-	c := &calendar{Fields: f, Exclusions: x}
+func newCalendar(f Fields, i interval, x Exclusions) *calendar {
+	c := &calendar{Fields: f, Exclusions: x, interval: i}
 	// Whether a date has a wall time left depends on the exclusions that match the date.
 	// Few combinations of them occur.
 	left := map[uint64]bool{}
@@ -74,6 +81,9 @@ func (c *calendar) next(wall int64) (int64, bool) {
 		return 0, false
 	}
 	number, second := floorDiv(wall, daySeconds), int(floorMod(wall, daySeconds))
+	if c.interval.every > 0 {
+		return c.nextInInterval(number, second)
+	}
 	year, m, day := time.Unix(number*daySeconds, 0).UTC().Date()
 	month, weekday := int(m), int(floorMod(number+4, 7)) // 1970-01-01 was a Thursday
 	for number <= LastInstant/daySeconds+1 {
@@ -94,6 +104,24 @@ func (c *calendar) next(wall int64) (int64, bool) {
 				month, year = 1, year+1
 			}
 		}
+	}
+	return 0, false
+}
+
+// nextInInterval is next for a calendar with an interval, which looks at each n-th date alone.
+func (c *calendar) nextInInterval(number int64, second int) (int64, bool) {
+	if wait := floorMod(c.first-number, c.interval.every); wait > 0 {
+		number, second = number+wait, 0
+	}
+	for ; number <= LastInstant/daySeconds+1; number += c.interval.every {
+		year, m, day := time.Unix(number*daySeconds, 0).UTC().Date()
+		month, weekday := int(m), int(floorMod(number+4, 7))
+		if c.days[inDays(year, month)][day]>>weekday&1 == 1 && !c.dates[number] {
+			if t, ok := c.nextTime(c.active(daysIn(year, month), month, day, weekday), second); ok {
+				return number*daySeconds + int64(t), true
+			}
+		}
+		second = 0
 	}
 	return 0, false
 }

@@ -63,9 +63,10 @@ func (f Fields) String() string {
 	return fmt.Sprintf("%x.%x.%x.%x.%x.%x.%x.%t", f.Second, f.Minute, f.Hour, f.Day, f.Month, f.Weekday, f.RelativeDays, f.Either)
 }
 
-// Expression is the text of a schedule, parsed. One of Every, At and Fields is set.
+// Expression is the text of a schedule, parsed. One of Every, Days, At and Fields is set.
 type Expression struct {
 	Every  int64  // of @every: seconds between two slots
+	Days   int64  // of @every 3d or @every 2w: days between two slots
 	At     *int64 // of @at: seconds since 1970
 	Fields *Fields
 
@@ -86,7 +87,7 @@ func Parse(job, text string) (e Expression, err error) {
 	case text == "":
 		return e, errors.New("it is empty: want a schedule like \"0 7 * * MON-FRI\", @daily or \"@every 90s\"; after or on, which start the job instead; or \"none\", which starts it only when triggered")
 	case word == "@every":
-		e.Every, err = parseEvery(rest)
+		e.Every, e.Days, err = parseEvery(rest)
 		return e, err
 	case word == "@at":
 		at, err := parseAt(rest)
@@ -164,18 +165,37 @@ func isYear(field string) bool {
 	return ok && n >= 1970 && n <= 2199
 }
 
-// parseEvery reads the duration after @every, and returns it in seconds.
-func parseEvery(text string) (int64, error) {
+// maxDays is the longest interval in days: some ten years.
+const maxDays = 3660
+
+// parseEvery reads the interval after @every, which is in days if its unit is the day or the week.
+func parseEvery(text string) (seconds, days int64, err error) {
+	if count, unit, ok := cutCalendarUnit(text); ok {
+		n, ok := number(count)
+		if !ok || n < 1 || n*unit > maxDays {
+			return 0, 0, fmt.Errorf("%q is not a number of days or weeks, of at most %d days; want @every 3d or @every 2w, without other units", codec.Clip(text), maxDays)
+		}
+		return 0, int64(n * unit), nil
+	}
 	d, err := time.ParseDuration(text)
 	switch {
 	case err != nil:
-		return 0, fmt.Errorf("%q is not a duration; want @every 90s or @every 1h30m", codec.Clip(text))
+		return 0, 0, fmt.Errorf("%q is not a duration; want @every 90s, @every 1h30m, @every 3d or @every 2w", codec.Clip(text))
 	case d < time.Second:
-		return 0, fmt.Errorf("every %v: want at least 1s", d)
+		return 0, 0, fmt.Errorf("every %v: want at least 1s", d)
 	case d%time.Second != 0:
-		return 0, fmt.Errorf("every %v: want whole seconds", d)
+		return 0, 0, fmt.Errorf("every %v: want whole seconds", d)
 	}
-	return int64(d / time.Second), nil
+	return int64(d / time.Second), 0, nil
+}
+
+// cutCalendarUnit splits an interval whose unit is the day or the week. unit is in days.
+func cutCalendarUnit(text string) (count string, unit int, ok bool) {
+	if count, ok = strings.CutSuffix(text, "d"); ok {
+		return count, 1, true
+	}
+	count, ok = strings.CutSuffix(text, "w")
+	return count, 7, ok
 }
 
 // parseAt reads the instant after @at, and returns it in seconds since 1970.

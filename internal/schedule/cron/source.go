@@ -30,17 +30,42 @@ const (
 	repeatBoth   Repeat = "both"
 )
 
-// Source returns the slots of the expression in a zone.
-func (e Expression) Source(zone *time.Location, gap Gap, repeat Repeat, exclude Exclusions) Source {
+// Setting is what decides about the slots of an expression besides its text.
+type Setting struct {
+	Zone    *time.Location
+	Gap     Gap
+	Repeat  Repeat
+	Exclude Exclusions
+
+	// From is the instant from which intervals count. Zero: 1970-01-01T00:00:00Z, or none for an
+	// interval in days.
+	From int64
+}
+
+// Source returns the slots of the expression.
+func (e Expression) Source(s Setting) Source {
 	switch {
 	case e.At != nil:
-		return onceSource{*e.At, zone, exclude}
+		return onceSource{*e.At, s.Zone, s.Exclude}
 	case e.Every > 0:
-		return newEverySource(e.Every, zone, exclude)
+		return newEverySource(e.Every, s)
+	case e.Days > 0:
+		fields, interval := e.fromDate(s)
+		return newWallSource(fields, interval, s)
 	case e.elapsed:
-		gap, repeat = gapSkip, repeatBoth
+		s.Gap, s.Repeat = gapSkip, repeatBoth
 	}
-	return newWallSource(*e.Fields, zone, gap, repeat, exclude)
+	return newWallSource(*e.Fields, interval{}, s)
+}
+
+// fromDate returns the time of day and the dates of an interval in days, which are those of s.From on
+// the clock of the zone.
+func (e Expression) fromDate(s Setting) (Fields, interval) {
+	wall := s.From + offsetAt(s.Zone, s.From)
+	second := floorMod(wall, daySeconds)
+	f := Everything
+	f.Hour, f.Minute, f.Second = 1<<(second/3600), 1<<(second/60%60), 1<<(second%60)
+	return f, interval{every: e.Days, first: floorMod(floorDiv(wall, daySeconds), e.Days)}
 }
 
 // NeverMatches reports whether no year has a date that the source's cron expression matches.
@@ -60,11 +85,11 @@ type wallSource struct {
 	pattern, open *calendar
 }
 
-func newWallSource(f Fields, zone *time.Location, gap Gap, repeat Repeat, exclude Exclusions) *wallSource {
-	w := &wallSource{zone: zone, gap: gap, repeat: repeat, pattern: newCalendar(f, Exclusions{})}
+func newWallSource(f Fields, i interval, s Setting) *wallSource {
+	w := &wallSource{zone: s.Zone, gap: s.Gap, repeat: s.Repeat, pattern: newCalendar(f, i, Exclusions{})}
 	w.open = w.pattern
-	if !exclude.None() {
-		w.open = newCalendar(f, exclude)
+	if !s.Exclude.None() {
+		w.open = newCalendar(f, i, s.Exclude)
 	}
 	return w
 }
@@ -76,6 +101,7 @@ func newWallSource(f Fields, zone *time.Location, gap Gap, repeat Repeat, exclud
 func (w *wallSource) Next(u, last int64) (int64, bool) {
 	const unknown = math.MinInt64
 	seen := int64(unknown) // the clocks have shown all wall times before this one
+	exhausted := false     // no later wall time is open
 	for s := spanFrom(w.zone, u-2*daySeconds); s.start <= last; s = spanFrom(w.zone, s.end) {
 		begin, end := s.start+s.offset, s.end+s.offset
 		if seen != unknown && w.fallsIntoGap(seen, begin) && s.start >= u {
@@ -88,10 +114,12 @@ func (w *wallSource) Next(u, last int64) (int64, bool) {
 		case repeatSecond:
 			high = min(high, s.end+s.after)
 		}
-		if low < high {
-			if wall, ok := w.open.next(low); ok && wall < high {
+		if low < high && !exhausted {
+			wall, ok := w.open.next(low)
+			if ok && wall < high {
 				return wall - s.offset, true
 			}
+			exhausted = !ok
 		}
 		seen = max(seen, end)
 	}
@@ -109,12 +137,13 @@ func (w *wallSource) fallsIntoGap(begin, end int64) bool {
 }
 
 func (w *wallSource) Key() string {
-	return fmt.Sprintf("wall %s %s %s %s", w.pattern.Fields, w.zone, w.gap, w.repeat)
+	return fmt.Sprintf("wall %s %v %s %s %s", w.pattern.Fields, w.pattern.interval, w.zone, w.gap, w.repeat)
 }
 
-// everySource counts periods from 1970-01-01T00:00:00Z. Clock changes do not affect it.
+// everySource counts periods from an instant. Clock changes do not affect it.
 type everySource struct {
 	period int64
+	first  int64          // the first period after 1970-01-01T00:00:00Z begins at this second
 	zone   *time.Location // of the exclusions
 	open   *calendar      // the wall times that are not excluded; nil: all
 }
@@ -124,17 +153,17 @@ type everySource struct {
 // periods in a row are excluded on days that are not excluded as a whole.
 const maxExcludedPeriods = 1 << 20
 
-func newEverySource(period int64, zone *time.Location, exclude Exclusions) everySource {
-	e := everySource{period: period, zone: zone}
-	if !exclude.None() {
-		e.open = newCalendar(Everything, exclude)
+func newEverySource(period int64, s Setting) everySource {
+	e := everySource{period: period, first: floorMod(s.From, period), zone: s.Zone}
+	if !s.Exclude.None() {
+		e.open = newCalendar(Everything, interval{}, s.Exclude)
 	}
 	return e
 }
 
 func (e everySource) Next(u, last int64) (int64, bool) {
 	for range maxExcludedPeriods {
-		u += floorMod(-u, e.period)
+		u += floorMod(e.first-u, e.period)
 		if e.open == nil {
 			return u, true
 		}
@@ -152,7 +181,7 @@ func (e everySource) Next(u, last int64) (int64, bool) {
 	return 0, false
 }
 
-func (e everySource) Key() string { return fmt.Sprintf("every %d %s", e.period, e.zone) }
+func (e everySource) Key() string { return fmt.Sprintf("every %d %d %s", e.period, e.first, e.zone) }
 
 // onceSource has a single slot.
 type onceSource struct {

@@ -28,6 +28,8 @@ func Of(name string, p job.Plan) string {
 		return strings.TrimSpace(p.Schedule)
 	case e.Every > 0:
 		return "every " + length(time.Duration(e.Every)*time.Second)
+	case e.Days > 0:
+		return days(name, p, int(e.Days))
 	case e.At != nil:
 		return "once, on " + time.Unix(*e.At, 0).UTC().Format("2 January 2006 at 15:04:05") + " UTC"
 	}
@@ -59,13 +61,30 @@ func sentence(s cron.Fields) string {
 	return times + ", " + dates
 }
 
+// days words an interval in days, whose weekday and time of day are those of From in the zone.
+func days(name string, p job.Plan, n int) string {
+	schedule, err := job.ParseSchedule(name, p)
+	if err != nil {
+		return strings.TrimSpace(p.Schedule)
+	}
+	from := p.From.Add(time.Second - 1).Truncate(time.Second).In(schedule.Location())
+	clock := from.Format("15:04:05")
+	if from.Second() == 0 {
+		clock = clock[:len("15:04")]
+	}
+	if n%7 > 0 {
+		return "every " + count(n, "day") + " at " + clock
+	}
+	return "every " + count(n/7, "week") + " on " + from.Weekday().String() + " at " + clock
+}
+
 // length writes a duration as a number of its largest whole unit: "90 minutes", "90 seconds". If that
 // unit is the second, it writes more than two minutes as "2m30s".
 func length(d time.Duration) string {
 	for _, unit := range []struct {
 		of   time.Duration
 		name string
-	}{{24 * time.Hour, "day"}, {time.Hour, "hour"}, {time.Minute, "minute"}} {
+	}{{time.Hour, "hour"}, {time.Minute, "minute"}} {
 		if d%unit.of == 0 {
 			return count(int(d/unit.of), unit.name)
 		}

@@ -67,7 +67,7 @@ func TestWordsOfASchedule(t *testing.T) {
 		"@every 90s":                "every 90 seconds",
 		"@every 1h":                 "every hour",
 		"@every 36h":                "every 36 hours",
-		"@every 48h":                "every 2 days",
+		"@every 48h":                "every 48 hours", // of elapsed time
 		"@every 2m5s":               "every 2m5s",
 		"@every 130s":               "every 2m10s",
 		"@every 62m":                "every 62 minutes",
@@ -76,9 +76,19 @@ func TestWordsOfASchedule(t *testing.T) {
 		"H H * * *":                 "every day at " + hashed("report"),
 		"61 * * * *":                "61 * * * *",
 		"@every soon":               "@every soon",
+		"@every 2w":                 "@every 2w", // it needs from
 		"<script>":                  "<script>",
 	} {
 		if got := words.Of("report", job.Plan{Schedule: schedule}); got != want {
+			t.Errorf("%s: %q, want %q", schedule, got, want)
+		}
+	}
+	from := time.Date(2026, 3, 15, 23, 30, 0, 0, time.UTC)
+	for schedule, want := range map[string]string{
+		"@every 1d": "every day at 00:30", "@every 3d": "every 3 days at 00:30",
+		"@every 1w": "every week on Monday at 00:30", "@every 14d": "every 2 weeks on Monday at 00:30",
+	} {
+		if got := words.Of("report", job.Plan{Schedule: schedule, Timezone: "Europe/Berlin", From: from}); got != want {
 			t.Errorf("%s: %q, want %q", schedule, got, want)
 		}
 	}
