@@ -93,7 +93,16 @@ func (a *App) WithJetStream(ctx context.Context, as string, patience time.Durati
 		cancel(fmt.Errorf("the NATS server has not answered for %v", patience))
 	})
 	defer timer.Stop()
+	suspicion := time.AfterFunc(suspectAfter, func() {
+		if WithoutDeliveries(ctx, js, a.Namespace) {
+			cancel(ErrNoDeliveries)
+		}
+	})
+	defer suspicion.Stop()
 	err = f(ctx, js, func() { timer.Reset(patience) })
+	if errors.Is(context.Cause(ctx), ErrNoDeliveries) && err != nil {
+		return Try(ErrNoDeliveries, DeliveriesHint)
+	}
 	var hinted *hintError
 	var value *kv.UnreadableError
 	switch {

@@ -196,6 +196,11 @@ func runNode(ctx context.Context, a *base.App, f runFlags) error {
 	if err != nil {
 		return err
 	}
+	go func() { // the node would wait for its registry without an end
+		if base.WithoutDeliveries(ctx, js, a.Namespace) {
+			a.Log.Error("node cannot work", "error", base.ErrNoDeliveries, "try", base.DeliveriesHint)
+		}
+	}()
 	if err := store.CheckPriority(f.priority); err != nil {
 		return fmt.Errorf("--priority: %w", err)
 	}
