@@ -138,7 +138,7 @@ wrote this page. It is a module of its own.
 - PostgreSQL syncs once for all transactions that commit at the same time. Cronce groups its writes in the server's atomic
   batches, which nats-server syncs at most a few times each, but it acknowledges each run by itself, and the server syncs each
   of these acknowledgements.
-- In favour of Cronce: the servers and the worker are on one machine, with no network between them.
+- In favour of Cronce: the servers and the worker are on one machine, and speak over loopback, with no network between them.
 - Cronce and River enter 5,000 runs with each call, as their documentation advises. Each trigger of Cronce has its own key and
   result, and a repeated call triggers nothing twice. River's fast insertion has no keys.
 - Not in favour of Cronce: Cronce and River record each outcome. asynq keeps no record of runs that succeeded, and nats-server's

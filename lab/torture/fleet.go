@@ -285,10 +285,15 @@ func (t *torture) isForeign(index int) bool {
 // server. That is why there may be only one server: from a cluster, the client would learn the
 // addresses of the other servers, and connect to them without the proxy.
 func (t *torture) proxyOf(index int) (*proxy.Proxy, error) {
-	if !t.isForeign(index) {
-		return proxy.New()
+	target := "" // the client's dialer names it
+	if t.isForeign(index) {
+		target = strings.TrimPrefix(t.nc.ConnectedUrl(), "nats://")
 	}
-	return proxy.To(strings.TrimPrefix(t.nc.ConnectedUrl(), "nats://"))
+	p, err := proxy.To(target)
+	if err == nil {
+		p.SetDistance(t.cfg.Distance)
+	}
+	return p, err
 }
 
 // startForeign starts a life of a client in another language. It configures the client by the

@@ -10,6 +10,11 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/cronce-io/cronce/internal/lab/natstest"
+	"github.com/cronce-io/cronce/internal/lab/proxy"
 )
 
 func TestARunEndsIfNothingCanBeWrittenInItsFolder(t *testing.T) {
@@ -47,5 +52,21 @@ func TestAProcessThatEndsIsACrashUnlessThatWasPlannedOrItsRecordCannotBeWritten(
 			t.Errorf("status %d: violations %v, the run ends because of %q; want %d violations, and %q", status, run.violations, cause, want.violations, want.ends)
 		}
 		fail(nil)
+	}
+}
+
+// Each process reaches the servers through a proxy, at the distance of the run.
+func TestEachProcessIsAsFarAwayAsTheRunSays(t *testing.T) {
+	t.Parallel()
+	server := natstest.Run(t)
+	run := &torture{cfg: Config{Distance: proxy.Distance{RTT: 100 * time.Millisecond}}}
+	p, err := run.proxyOf(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	nc := natstest.Connect(t, server.ClientURL(), nats.SetCustomDialer(proxy.Dialer(p.Address())))
+	if rtt, err := nc.RTT(); err != nil || rtt < 100*time.Millisecond {
+		t.Errorf("a round trip of %v, %v: want 100ms at least", rtt, err)
 	}
 }

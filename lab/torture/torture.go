@@ -15,6 +15,7 @@ import (
 
 	"github.com/cronce-io/cronce/internal/broker/wire"
 	"github.com/cronce-io/cronce/internal/fleet/boot"
+	"github.com/cronce-io/cronce/internal/lab/proxy"
 	"github.com/cronce-io/cronce/kv"
 	"github.com/cronce-io/cronce/lab/torture/plan"
 	"github.com/cronce-io/cronce/lab/torture/promise"
@@ -32,6 +33,9 @@ type Shape = plan.Shape
 // Config says what to torture, and how.
 type Config struct {
 	Shape
+
+	// Distance is how far each process of the fleet is from the servers.
+	Distance proxy.Distance
 
 	// Namespace must not exist. Run creates it, and removes it from the user's servers at the end.
 	Namespace string

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/lmittmann/tint"
+	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
 
 	"github.com/cronce-io/cronce/internal/broker/layout"
@@ -38,6 +39,9 @@ type App struct {
 
 	// Local is the address of the embedded server. It is used if no server was chosen.
 	Local string
+
+	// Dialer makes the connections to the servers. Nil: they are direct.
+	Dialer nats.CustomDialer
 
 	Server, Context     string
 	Login               connect.Login

@@ -211,7 +211,7 @@ func (a *App) Connect(ctx context.Context, as string, mayEmbed bool) (*connect.C
 func (a *App) Target(as string) (connect.Target, error) {
 	target, err := connect.Resolve(connect.Config{
 		Server: a.Server, Context: a.Context, Login: a.Login, TLSFirst: a.TLSFirst, Domain: a.Domain, Local: a.Local,
-		Inbox: a.Inbox, OwnInbox: a.OwnInbox, Name: as, Getenv: a.Getenv, Logger: a.Log,
+		Inbox: a.Inbox, OwnInbox: a.OwnInbox, Name: as, Getenv: a.Getenv, Logger: a.Log, Dialer: a.Dialer,
 	})
 	return target, Usage(err)
 }

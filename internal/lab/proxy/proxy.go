@@ -22,6 +22,9 @@ type Proxy struct {
 	woken chan struct{} // closed and replaced when fault changes
 	lost  bool          // the fault Lose has dropped a message
 	watch stopwatch
+
+	distance Distance
+	up, down link // to the servers, and from them
 }
 
 // Fault is what is wrong with the connections. The zero Fault is none.
@@ -77,6 +80,13 @@ func (p *Proxy) Close() {
 	p.Relay.Close()
 }
 
+// SetDistance puts the servers this far away. No fault ends that.
+func (p *Proxy) SetDistance(d Distance) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.distance = d
+}
+
 // Set changes the fault. It closes the connections if the new fault is Cut, or if the old one was
 // Deaf or Mute and so has lost bytes.
 func (p *Proxy) Set(fault Fault) {
@@ -114,7 +124,7 @@ func (p *Proxy) now() (Fault, <-chan struct{}) {
 
 func (p *Proxy) pass(to io.WriteCloser, from io.Reader, toServer bool) {
 	if toServer {
-		p.pipe(to, from, func(f Fault) (time.Duration, bool) { return f.Delay, f.Clogged || f.Stalled }, func(data []byte) ([]byte, bool) {
+		p.pipe(to, from, &p.up, func(f Fault) (time.Duration, bool) { return f.Delay, f.Clogged || f.Stalled }, func(data []byte) ([]byte, bool) {
 			data, goOn := p.fromClient(data)
 			p.noteSent(data)
 			return data, goOn
@@ -124,15 +134,15 @@ func (p *Proxy) pass(to io.WriteCloser, from io.Reader, toServer bool) {
 	if client, ok := to.(*net.TCPConn); ok {
 		_ = client.SetReadBuffer(socketBuffer)
 	}
-	p.pipe(to, answers{from, p}, func(f Fault) (time.Duration, bool) { return f.Late, f.Clogged }, p.fromServer)
+	p.pipe(to, answers{from, p}, &p.down, func(f Fault) (time.Duration, bool) { return f.Late, f.Clogged }, p.fromServer)
 }
 
-// pipe copies from one side to the other until one of them is closed. effect returns how long a
+// pipe copies from one side to the other until one of them is closed. The link carries what it copies. effect returns how long a
 // fault delays this direction, and whether the fault blocks it. pass returns which of the read bytes
 // to write, and false to end. At its end the sender closes to, because the reader may be blocked in
 // from.Read. The pipe of the other direction reads from to, so it ends too, and then the relay closes
 // both connections.
-func (p *Proxy) pipe(to io.WriteCloser, from io.Reader, effect func(Fault) (delay time.Duration, blocked bool), pass func([]byte) ([]byte, bool)) {
+func (p *Proxy) pipe(to io.WriteCloser, from io.Reader, l *link, effect func(Fault) (delay time.Duration, blocked bool), pass func([]byte) ([]byte, bool)) {
 	type chunk struct {
 		data []byte
 		at   time.Time
@@ -161,8 +171,9 @@ func (p *Proxy) pipe(to io.WriteCloser, from io.Reader, effect func(Fault) (dela
 		n, err := from.Read(buffer)
 		delay := p.untilClear(effect) // the fault may have begun during Read
 		if n > 0 {
+			arrives := p.send(l, n)
 			select {
-			case chunks <- chunk{buffer[:n], time.Now().Add(delay)}:
+			case chunks <- chunk{buffer[:n], arrives.Add(delay)}:
 			case <-broken:
 				return
 			}

@@ -162,6 +162,59 @@ func TestAProxyIsSlow(t *testing.T) {
 	}
 }
 
+func TestADistanceStaysUnderEachFaultAndAfterIt(t *testing.T) {
+	t.Parallel()
+	c := newThrough(t)
+	const trip = 100 * time.Millisecond
+	c.proxy.SetDistance(Distance{RTT: trip})
+	took := func() time.Duration {
+		began := time.Now()
+		c.say("one")
+		c.wantAnswer("one")
+		return time.Since(began)
+	}
+	if d := took(); d < trip {
+		t.Errorf("there and back took %v, want %v at least", d, trip)
+	}
+	c.proxy.Lag(trip)
+	if d := took(); d < 2*trip {
+		t.Errorf("under a fault that delays answers by %v, there and back took %v, want %v at least", trip, d, 2*trip)
+	}
+	c.proxy.Heal()
+	if d := took(); d < trip {
+		t.Errorf("after the fault, there and back took %v, want %v at least", d, trip)
+	}
+}
+
+func TestALinkCarriesNoMoreThanItsBandwidth(t *testing.T) {
+	t.Parallel()
+	c := newThrough(t)
+	c.proxy.SetDistance(Distance{Bandwidth: 100_000})
+	line := strings.Repeat("x", 999)
+	began := time.Now()
+	for range 50 { // 50 kB there and, beside it, 50 kB back
+		c.say(line)
+	}
+	for range 50 {
+		c.wantAnswer(line)
+	}
+	if d := time.Since(began); d < 400*time.Millisecond {
+		t.Errorf("50 kB took %v at 100 kB/s, want some 500ms", d)
+	}
+}
+
+func TestDistancesThatCannotBe(t *testing.T) {
+	t.Parallel()
+	for says, d := range map[string]Distance{"round trip of -1ms": {RTT: -time.Millisecond}, "round trip of 1m0s": {RTT: time.Minute}, "bandwidth of 10 bytes": {Bandwidth: 10}, "bandwidth of -1 bytes": {Bandwidth: -1}} {
+		if err := d.Validate(); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%+v: %v, want %q", d, err, says)
+		}
+	}
+	if err := Near.Validate(); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestAProxyIsSlowToAnswerOnly(t *testing.T) {
 	t.Parallel()
 	c := newThrough(t)

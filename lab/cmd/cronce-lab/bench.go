@@ -12,6 +12,7 @@ import (
 
 	"github.com/cronce-io/cronce/cmd/cronce/base"
 	"github.com/cronce-io/cronce/internal/check/doctor"
+	"github.com/cronce-io/cronce/internal/lab/proxy"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/lab/bench"
 )
@@ -22,6 +23,7 @@ type benchFlags struct {
 	duration                   time.Duration
 	only                       []string
 	monitor                    string
+	distanceFlags
 }
 
 // benchJobs is the rate, in slots per second, at which lateness and cost are measured.
@@ -42,6 +44,9 @@ else. It loads the server, so do not run it while others need the server.
   lateness    from a slot's instant to its handler's start, at 100 slots each second
   cost        messages into the server for each slot, at 100 slots each second, without
               the messages of an idle fleet, which are shown separately
+
+The connections go through a proxy that puts your server 2 ms further away (--rtt), for
+the fleet and for the work by hand.
 
 Rates and the burst are the best of several runs; by hand, of several ways, some of them
 with atomic batches. The fleet's connections count the messages; with --monitor the server
@@ -65,6 +70,7 @@ func newBenchCommand(a *base.App) *cobra.Command {
 		Long:  benchLong,
 		Example: `  cronce-lab bench
   cronce-lab bench --only publish,cost --producers 10
+  cronce-lab bench --only drain --rtt 50ms --bandwidth 10
   cronce-lab bench --server nats://nats.internal:4222 --replicas 3 --monitor http://nats.internal:8222 -o json`,
 		Args: base.Arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -83,6 +89,7 @@ func newBenchCommand(a *base.App) *cobra.Command {
 	flags.IntVar(&f.producers, "producers", 1, "number of producers, each with its own connection")
 	flags.IntVar(&f.replicas, "replicas", 0, "replicas of every stream (default 3 if the cluster has three servers, else 1)")
 	flags.StringSliceVar(&f.only, "only", nil, "`measures` to run, of "+strings.Join(bench.Measures(), ", ")+" (default all)")
+	f.distanceFlags.add(flags)
 	flags.StringVar(&f.monitor, "monitor", "", "`URL` of the server's monitoring port, like http://127.0.0.1:8222")
 	base.Complete(cmd, "only", bench.Measures()...)
 	return cmd
@@ -101,6 +108,9 @@ func (f benchFlags) check() error {
 	case f.producers < 1 || f.producers > 100:
 		return fmt.Errorf("invalid --producers %d: want 1 to 100", f.producers)
 	}
+	if _, err := f.distance(); err != nil {
+		return err
+	}
 	if f.monitor != "" {
 		if err := base.CheckMonitor("http://127.0.0.1:8222", f.monitor); err != nil {
 			return err
@@ -110,6 +120,19 @@ func (f benchFlags) check() error {
 }
 
 func runBench(ctx context.Context, a *base.App, f benchFlags) error {
+	distance, err := f.distance()
+	if err != nil {
+		return base.Usage(err)
+	}
+	if distance != (proxy.Distance{}) {
+		between, err := proxy.New()
+		if err != nil {
+			return err
+		}
+		defer between.Close()
+		between.SetDistance(distance)
+		a.Dialer = proxy.Dialer(between.Address())
+	}
 	target, err := a.Target("bench")
 	if err != nil {
 		return err

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"io"
 	"slices"
 	"strings"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/cronce-io/cronce/cmd/cronce/base"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
+	"github.com/cronce-io/cronce/lab/bench"
 )
 
 func streams(t *testing.T, js jetstream.JetStream) (names []string) {
@@ -65,6 +67,8 @@ func TestBenchRefusesWhatItCannotMeasure(t *testing.T) {
 		"--only speed":                        {base.ExitUsage, `invalid --only "speed": want publish, drain,`},
 		"--slots 5":                           {base.ExitUsage, "invalid --slots 5"},
 		"--duration 1500ms":                   {base.ExitUsage, "invalid --duration 1.5s: want whole seconds"},
+		"--rtt -1s":                           {base.ExitUsage, "round trip of -1s: want 0s to 10s"},
+		"--bandwidth -1":                      {base.ExitUsage, "bandwidth of -1000000 bytes a second"},
 		"--producers 0":                       {base.ExitUsage, "invalid --producers 0"},
 		"--replicas 9":                        {base.ExitUsage, "replicas 9: 1 to 5"},
 		"--monitor localhost:8222":            {base.ExitUsage, "want a URL like http://127.0.0.1:8222"},
@@ -78,5 +82,30 @@ func TestBenchRefusesWhatItCannotMeasure(t *testing.T) {
 	}
 	if left := streams(t, js); !slices.Equal(left, []string{"KV_mine_hand"}) {
 		t.Errorf("streams afterwards: %v", left)
+	}
+}
+
+// Both the fleet and the work by hand are as far away as the flag says.
+func TestBenchMeasuresAtADistance(t *testing.T) {
+	t.Parallel()
+	s := natstest.Run(t)
+	r := cli{}.run(t, "bench", "--server", s.ClientURL(), "--only", "lateness", "--duration", "1s", "--rtt", "200ms", "-o", "json")
+	if r.code != base.ExitDone {
+		t.Fatalf("%+v", r)
+	}
+	measured := 0
+	for line := range strings.Lines(r.stdout) {
+		var res bench.Result
+		if err := json.Unmarshal([]byte(line), &res); err != nil {
+			t.Fatal(err)
+		}
+		measured++
+		// A slot is published, and then delivered: half a round trip each.
+		if res.Ours < 200 || res.Ceiling < 200 {
+			t.Errorf("%s: %v ms by the fleet, %v by hand, want 200 at least", res.Measure, res.Ours, res.Ceiling)
+		}
+	}
+	if measured == 0 {
+		t.Error("nothing was measured")
 	}
 }

@@ -28,6 +28,7 @@ import (
 // tortureFlags are the flags of "cronce-lab torture" besides the global ones.
 type tortureFlags struct {
 	torture.Shape
+	distanceFlags
 	keep string
 	node string
 }
@@ -43,6 +44,9 @@ every start and end into a record outside the broker. When the time is over it l
 fleet settle. Then it checks that record, every write that the broker stored, and the
 final state against the promise: one outcome for every slot that should exist, one owner
 at a time, nothing early, nothing lost, nothing without a claim.
+
+The processes reach their servers through proxies, which put them 2 ms away (--rtt), as in
+any network.
 
 Without --server and --context it starts three servers as a cluster, and kills and
 restarts those too, one at a time (--servers 1: a single one). They sync each write, and
@@ -80,6 +84,7 @@ func newTortureCommand(a *base.App) *cobra.Command {
 		Long:  tortureLong,
 		Example: `  cronce-lab torture
   cronce-lab torture --duration 5m --seed 42
+  cronce-lab torture --rtt 50ms --bandwidth 10
   cronce-lab torture --node-cmd 'node clients/node/peer.js' --duration 5m
   cronce-lab torture --server nats://nats.internal:4222 --duration 10m --workers 8`,
 		Args: base.Arguments(cobra.NoArgs),
@@ -111,6 +116,7 @@ func newTortureCommand(a *base.App) *cobra.Command {
 	flags.IntVar(&f.Producers, "producers", 2, "processes that only publish slots")
 	flags.IntVar(&f.Servers, "servers", 3, "start 1 or 3 servers and torture them too; not with --server or --context")
 	flags.DurationVar(&f.Lease, "lease", 0, "the namespace's lease (default 20s, longer than a failover; 3s with --servers 1)")
+	f.distanceFlags.add(flags)
 	flags.StringVar(&f.node, "node-cmd", "", "`command` line of a client that you wrote: every second process of the fleet is one")
 	flags.StringVar(&f.keep, "keep", "", "keep the record and the logs of all processes in this new `dir`")
 	cmd.AddCommand(newTortureNodeCommand(a), newTortureServerCommand(a))
@@ -135,6 +141,9 @@ func completeTorture(a *base.App, f *tortureFlags, given func(flag string) bool)
 		f.Servers = 0
 	case f.Servers != 1 && f.Servers != 3:
 		return fmt.Errorf("invalid --servers %d: must be 1 or 3", f.Servers)
+	}
+	if _, err := f.distance(); err != nil {
+		return err
 	}
 	if !given("lease") {
 		f.Lease = job.DefaultLease
@@ -170,6 +179,10 @@ func randomSeed() uint64 {
 }
 
 func runTorture(ctx context.Context, a *base.App, f tortureFlags) error {
+	distance, err := f.distance()
+	if err != nil {
+		return base.Usage(err)
+	}
 	dir, clean, err := f.folder()
 	if err != nil {
 		return err
@@ -186,7 +199,7 @@ func runTorture(ctx context.Context, a *base.App, f tortureFlags) error {
 	show.begin()
 	inbox := a.Inbox // or that of the context; the processes start after the connection is made
 	report, err := torture.Run(ctx, torture.Config{
-		Shape:     f.Shape,
+		Shape: f.Shape, Distance: distance,
 		Namespace: a.Namespace, Dir: dir,
 		Command: func(role string) *exec.Cmd {
 			args := []string{"torture", role, "--log-format", "json", "--log-level", "debug", "--inbox-prefix", inbox}
