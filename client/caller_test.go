@@ -174,18 +174,59 @@ func TestCallerMayTriggerAndWaitForNamedJobsAndNothingElse(t *testing.T) {
 	}
 }
 
-func TestACallerLearnsThatItsTimerExists(t *testing.T) {
+// A timer chooses in its headers what the server does with rights of its own.
+func TestACallersRunForLaterIsOrderedFromANode(t *testing.T) {
 	t.Parallel()
 	connect := callersServer(t)
-	fleet(t, connect("all"))
-	s := kvtest.Open(t, natstest.JetStream(t, connect("caller")), kv.Options{ReadOnly: true})
-	timer := stream.Timer{Message: core.Message{Slot: job.Slot{Job: "report", Token: "x"}, Node: "n", Due: time.Now().Add(time.Hour)}, Queue: job.DefaultQueue}
-	if _, err := s.Timers().Set(t.Context(), timer, 0); err != nil {
+	all := fleet(t, connect("all"))
+	nc := connect("caller")
+	c, err := client.New(t.Context(), nc, client.WithOperator("shop"))
+	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	if _, err := s.Timers().Set(ctx, timer, 0); !errors.Is(err, job.ErrConflict) {
-		t.Errorf("second write: %v, want job.ErrConflict", err)
+	order := client.TriggerOptions{Key: "x", At: time.Now().Add(time.Hour), Payload: []byte(`{"n":1}`)}
+	for i, isNew := range []bool{true, false} {
+		run, err := c.Trigger(t.Context(), "report", order)
+		if err != nil || run.New != isNew || !run.Due.Equal(order.At) || run.Queue != job.DefaultQueue || run.State != job.Pending {
+			t.Errorf("order %d: %+v, %v", i, run, err)
+		}
+	}
+	run, err := all.Slot(t.Context(), "report:@x")
+	if err != nil || run.State != job.Pending || run.Publisher != "shop" {
+		t.Errorf("an operator sees %+v, %v", run, err)
+	}
+	s := kvtest.Open(t, natstest.JetStream(t, nc), kv.Options{ReadOnly: true})
+	timer := stream.Timer{Message: core.Message{Slot: job.Slot{Job: "report", Token: "y"}, Node: "n", Due: order.At}, Queue: job.DefaultQueue}
+	if _, err := s.Timers().Set(t.Context(), timer, 0); !errors.Is(err, job.ErrDenied) {
+		t.Errorf("it sets a timer itself: %v", err)
+	}
+	for _, o := range []struct {
+		job  string
+		want error
+	}{{"nosuch", job.ErrDenied}, {"other", job.ErrDenied}} {
+		if _, err := c.Trigger(t.Context(), o.job, order); !errors.Is(err, o.want) {
+			t.Errorf("a run of %s: %v, want %v", o.job, err, o.want)
+		}
+	}
+}
+
+func TestACallersRunForLaterNeedsANode(t *testing.T) {
+	t.Parallel()
+	connect := callersServer(t)
+	kvtest.Open(t, natstest.JetStream(t, connect("all")), kv.Options{})
+	operator, err := client.New(t.Context(), connect("all"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := operator.Apply(t.Context(), []job.Job{{Name: "report", Schedule: job.OnDemand}}, client.ApplyOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	c, err := client.New(t.Context(), connect("caller"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = c.Trigger(t.Context(), "report", client.TriggerOptions{Key: "x", At: time.Now().Add(time.Hour)})
+	if err == nil || !strings.Contains(err.Error(), "start one with the login of a producer") {
+		t.Errorf("without a node: %v", err)
 	}
 }

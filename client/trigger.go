@@ -312,7 +312,9 @@ func (c *Client) trigger(ctx context.Context, slot job.Slot, o TriggerOptions, s
 		}
 	case s.timer != nil:
 		t.Due = s.timer.Due
-		if s.timer.Queue != j.Queue {
+		if s.timer.Queue != j.Queue && !c.cfg.Timers.MaySet(slot.Job) {
+			return c.orderLater(ctx, slot, TriggerOptions{At: s.timer.Due})
+		} else if s.timer.Queue != j.Queue {
 			t.MovedFrom = s.timer.Queue
 			err = c.move(ctx, lastFirst(slot, s.timer.Slot.Shards), j.Queue)
 		}
@@ -336,6 +338,9 @@ func (c *Client) order(ctx context.Context, slot job.Slot, o TriggerOptions, s s
 	later := o.At.After(s.now)
 	if !later {
 		o.At = time.Time{} // the run was not late, nor past its deadline, before it was ordered
+	}
+	if later && s.begun == nil && !c.cfg.Timers.MaySet(slot.Job) {
+		return c.orderLater(ctx, slot, o)
 	}
 	t := Run{Slot: slot, State: job.Pending, New: true, Queue: j.Queue, Due: o.At}
 	all := lastFirst(slot, j.Shards)

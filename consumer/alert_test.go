@@ -11,6 +11,7 @@ import (
 
 	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/internal/core/exchange"
+	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -32,8 +33,8 @@ func TestAnAlertIsStoredForEachOutcomeThatWantsOne(t *testing.T) {
 		"succeeded":                  {job.Job{OnFailure: target, OnMissed: target}, succeed, nil, ""},
 		"too old":                    {job.Job{OnFailure: target}, succeed, func(m *core.Message) { m.Slot.At = m.Slot.At.Add(-2 * horizon) }, job.Expired},
 		"past its deadline":          {job.Job{OnFailure: target, Deadline: time.Minute}, nil, func(m *core.Message) { m.Slot.At, m.Due = m.Slot.At.Add(-time.Hour), m.Due.Add(-time.Hour) }, job.Expired},
-		"missed":                     {job.Job{OnMissed: target}, nil, func(m *core.Message) { m.Missed = 1 }, job.Missed},
-		"missed, only failed wanted": {job.Job{OnFailure: target}, nil, func(m *core.Message) { m.Missed = 1 }, ""},
+		"missed":                     {job.Job{OnMissed: target}, nil, func(m *core.Message) { m.Missed, m.Slot.At = 1, m.Slot.At.Add(-plans.LateAfter); m.Due = m.Slot.At }, job.Missed},
+		"missed, only failed wanted": {job.Job{OnFailure: target}, nil, func(m *core.Message) { m.Missed, m.Slot.At = 1, m.Slot.At.Add(-plans.LateAfter); m.Due = m.Slot.At }, ""},
 		"a range of missed ones": {job.Job{OnMissed: target}, nil, func(m *core.Message) {
 			m.Slot.Range, m.Slot.At = true, m.Slot.At.Add(-2*time.Hour)
 			m.Missed, m.MissedLast = 12, m.Slot.At.Add(time.Hour)
@@ -99,7 +100,7 @@ func TestAnAlertIsStoredIfTheDefinitionCannotBeRead(t *testing.T) {
 		b := newBench(t)
 		b.cfg.Registry = brokenRegistry{}
 		stop := b.run()
-		b.queue.add(core.Message{Slot: job.NewSlot("report", time.Now()), Missed: 1})
+		b.queue.add(core.Message{Slot: job.NewSlot("report", time.Now().Add(-plans.LateAfter)), Missed: 1})
 		b.settled(1)
 		_ = stop()
 		if got := b.alerted(); len(got) != 1 {

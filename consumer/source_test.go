@@ -248,7 +248,7 @@ func TestWhatEndsAnywayNeedsNoDefinition(t *testing.T) {
 		b := newBench(t)
 		b.cfg.Registry = brokenRegistry{}
 		stop := b.run()
-		missed := job.NewSlot("report", time.Now())
+		missed := job.NewSlot("report", time.Now().Add(-plans.LateAfter))
 		old := job.NewSlot("report", time.Now().Add(-2*horizon))
 		b.queue.add(core.Message{Slot: missed, Missed: 1, Due: missed.At})
 		b.queue.add(core.Message{Slot: old, Due: old.At})

@@ -229,8 +229,9 @@ esac`
 	g.unhindered(workers[owner])
 }
 
-// logins are the roles by their first letters, and N, the worker of one queue and one job.
-var logins = map[byte]string{'P': "producer", 'W': "worker", 'O': "operator", 'V': "viewer", 'S': "setup", 'N': "narrow"}
+// logins are the roles by their first letters, and N, the worker of one queue and one job. The caller's job is
+// "report".
+var logins = map[byte]string{'P': "producer", 'W': "worker", 'O': "operator", 'V': "viewer", 'S': "setup", 'N': "narrow", 'C': "caller"}
 
 // Each login tries every kind of subject, in the namespace and outside it. The server refuses what the
 // login's role does not need.
@@ -256,9 +257,10 @@ func TestRolesMayDoNothingElse(t *testing.T) {
 		"$KV.billing_jobs.report":                                           "",
 		"$KV.billing_ledger.report.20261121T070000Z":                        "",
 		"$KV.billing_nodes.web1-1-2-abc":                                    "",
-		"cronce.slot.default.report":                                        "PWO",
+		"cronce.slot.default.report":                                        "PWOC",
 		"cronce.slot.default.next":                                          "PWON",
 		"cronce.timer.set.report.TOKEN":                                     "PO",
+		"cronce.timer.set.report.TOKEN.1of2":                                "PO",
 		"cronce.timer.due.default.report":                                   "",
 		"billing.slot.default.report":                                       "",
 		"cronce.event.failed.report":                                        "PWON",
@@ -294,8 +296,8 @@ func TestRolesMayDoNothingElse(t *testing.T) {
 		"billing.reply.abc":                                                 "",
 		"_INBOX.narrow.abc":                                                 "",
 		"orders.paid":                                                       "",
-		"$JS.API.INFO":                                                      "PWOVSN",
-		"$JS.API.STREAM.INFO.cronce_slots":                                  "PWOVSN",
+		"$JS.API.INFO":                                                      "PWOVSNC",
+		"$JS.API.STREAM.INFO.cronce_slots":                                  "PWOVSNC",
 		"$JS.API.STREAM.INFO.billing_slots":                                 "",
 		"$JS.API.STREAM.NAMES":                                              "",
 		"$JS.API.STREAM.LIST":                                               "",
@@ -350,6 +352,9 @@ func TestRolesMayDoNothingElse(t *testing.T) {
 		"cronce.node.web1-1-2-abc.output":                                   "OV",
 		"cronce.api.job.pause":                                              "O",
 		"cronce.api.slot.cancel":                                            "O",
+		"cronce.api.later.report":                                           "OC",
+		"cronce.api.later.other":                                            "O",
+		"cronce.event.ordered.report":                                       "PWONC",
 		"cronce.api.job.show":                                               "OV",
 		"cronce.api.job.ls":                                                 "O",
 		"cronce.api.job.next":                                               "O",
@@ -361,10 +366,10 @@ func TestRolesMayDoNothingElse(t *testing.T) {
 		"$SRV.PING":                                                         "OV",
 		"$SRV.STATS.cronce.abc":                                             "OV",
 		"$SRV.STATS.other":                                                  "",
-		"$SYS.REQ.USER.INFO":                                                "PWOVN",
+		"$SYS.REQ.USER.INFO":                                                "PWOVNC",
 	}
 	subscribe := map[string]string{
-		"_INBOX.cronce.>":      "PWOVS",
+		"_INBOX.cronce.>":      "PWOVSC",
 		"cronce.reply.>":       "WOVN",
 		"_INBOX.narrow.>":      "N",
 		"_INBOX.>":             "",
@@ -380,14 +385,19 @@ func TestRolesMayDoNothingElse(t *testing.T) {
 		"cronce.slot.>":        "",
 		"cronce.api.*.*":       "O",
 		"cronce.api.node.*":    "PWON",
-		"$SRV.INFO.cronce.*":   "PWN",
-		"$SRV.>":               "",
-		"cronce.>":             "",
-		"$KV.>":                "",
-		"$KV.cronce_jobs.>":    "",
-		"$JS.EVENT.ADVISORY.>": "",
-		"$JS.ACK.>":            "",
-		">":                    "",
+		"cronce.api.later.*":   "PO",
+
+		"cronce.reply.later.report.>": "WOVNC",
+		"cronce.reply.later.other.>":  "WOVN",
+		"cronce.event.*.report":       "OVC",
+		"$SRV.INFO.cronce.*":          "PWN",
+		"$SRV.>":                      "",
+		"cronce.>":                    "",
+		"$KV.>":                       "",
+		"$KV.cronce_jobs.>":           "",
+		"$JS.EVENT.ADVISORY.>":        "",
+		"$JS.ACK.>":                   "",
+		">":                           "",
 	}
 	for letter, user := range logins {
 		t.Run(user, func(t *testing.T) {
@@ -508,7 +518,7 @@ func TestRolesAreToldWhatIsNotPermitted(t *testing.T) {
 	g.does("operator", "job", "trigger", "report", "--key", "k")
 
 	refused("viewer", "cronce.slot.default.report", "job", "trigger", "report")
-	refused("viewer", "cronce.timer.set.report", "job", "trigger", "report", "--at", "2099-01-01T00:00:00Z")
+	refused("viewer", "cronce.api.later.report", "job", "trigger", "report", "--at", "2099-01-01T00:00:00Z")
 	refused("viewer", "$KV.cronce_jobs.report", "job", "pause", "report")
 	refused("viewer", "$KV.cronce_jobs.report", "job", "rm", "report")
 	refused("viewer", "$KV.cronce_ledger.report", "slot", "cancel", "report:@k")

@@ -84,18 +84,23 @@ process.on("SIGTERM", () => stop.abort());
 await run(nc, { handlers: { report: () => "done", next: () => "done" }, produce: false, signal: stop.signal, log });
 await nc.close();
 `)
+	producer := g.as("producer").start("p", "run", "--no-work") // a caller has it set timers
+	producer.says("node is up")
 	caller := program("caller", `const { state } = await wait(nc, await trigger(nc, "report", { key: "k" }));
 console.log(state);
+const at = new Date(Date.now() + 1000), later = await wait(nc, await trigger(nc, "report", { key: "l", at, payload: 7 }));
+console.log(later.state, later.finished >= at);
 await nc.close();
 `)
-	if code := caller.exit(); code != 0 || strings.TrimSpace(caller.stdout()) != "succeeded" {
+	if code := caller.exit(); code != 0 || strings.TrimSpace(caller.stdout()) != "succeeded\nsucceeded true" {
 		t.Errorf("the caller printed %q, exit status %d: %s", caller.stdout(), code, caller.stderr())
 	}
 	if out := g.does("operator", "slot", "wait", "next:@k"); !strings.Contains(out, "succeeded") {
 		t.Errorf("what follows: %s", out)
 	}
 	term(worker)
-	g.unhindered(caller)
+	term(producer)
+	g.unhindered(producer)
 	g.unhindered(worker)
 }
 

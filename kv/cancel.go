@@ -43,7 +43,7 @@ func ask[T any](ctx context.Context, s *Store, node, subject, what string, reque
 		return answer, err
 	}
 	began := time.Now()
-	reply, err := s.firstReply(ctx, subject, data)
+	reply, err := s.firstReply(ctx, layout.ReplyPrefix(s.Namespace), subject, data)
 	if err != nil {
 		err = fmt.Errorf("%w: %w", job.ErrUnknown, s.WithComplaints(subject, began, err))
 	} else {
@@ -55,12 +55,12 @@ func ask[T any](ctx context.Context, s *Store, node, subject, what string, reque
 	return answer, err
 }
 
-// firstReply sends a request with a reply subject that nodes may publish to, and returns the first
-// reply.
-func (s *Store) firstReply(ctx context.Context, subject string, data []byte) (*nats.Msg, error) {
+// firstReply sends a request with a reply subject below prefix, to which nodes may publish, and returns
+// the first reply.
+func (s *Store) firstReply(ctx context.Context, prefix, subject string, data []byte) (*nats.Msg, error) {
 	ctx, cancel := context.WithTimeout(ctx, wire.AttemptTimeout)
 	defer cancel()
-	reply, answers := layout.ReplyPrefix(s.Namespace)+"."+rand.Text(), make(chan *nats.Msg, 1)
+	reply, answers := prefix+"."+rand.Text(), make(chan *nats.Msg, 1)
 	stop, err := s.Listen(reply, func(m *nats.Msg) { core.TrySend(answers, m) })
 	if err != nil {
 		return nil, err

@@ -3,10 +3,12 @@ package kv
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -14,6 +16,7 @@ import (
 
 	"github.com/cronce-io/cronce/internal/broker/wire"
 	"github.com/cronce-io/cronce/internal/codec"
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/job"
 )
@@ -85,10 +88,59 @@ func (s *Store) LastEvent(ctx context.Context) (uint64, error) {
 	return s.LastSequence(ctx, "look for the last event", s.EventStream())
 }
 
-// Alert publishes an alert and waits until the broker has stored it. The message ID makes
-// the broker drop copies.
+// Alert publishes an alert and waits until the broker has stored it. The message ID makes the broker
+// drop copies. The stream drops them whatever their subject is, and a login that may write other events
+// can guess the ID. So if the broker reports a duplicate, Alert reads what is stored. Unless that is the
+// alert, Alert publishes it under an ID that cannot be guessed.
 func (s *Store) Alert(ctx context.Context, e job.Event, id string) error {
-	return s.storeEvent(ctx, e, jetstream.WithMsgID(id))
+	ack, err := s.storeEvent(ctx, e, jetstream.WithMsgID(id))
+	if err != nil || !ack.Duplicate {
+		return err
+	}
+	switch is, err := s.isAlert(ctx, e, id, ack.Sequence); {
+	case is:
+		return nil
+	case ctx.Err() != nil:
+		return fmt.Errorf("read what is stored as the alert about %s: %w: %w", e.ID, job.ErrUnknown, err)
+	case err != nil:
+		s.Log.Warn("cannot read what is stored as an alert; it is published again", "slot", e.ID, "message_id", id, "error", err)
+	default:
+		if has, err := s.HasAlert(ctx, e, id, e.Time); has {
+			return err // an earlier delivery of the slot has published it under another ID
+		}
+		s.Log.Warn("another message has the ID of an alert; it is published under another ID", "slot", e.ID, "message_id", id, "sequence", ack.Sequence)
+	}
+	_, err = s.storeEvent(ctx, e, jetstream.WithMsgID(id+secondID+rand.Text()))
+	return err
+}
+
+// secondID follows the message ID of an alert that was published although another message has that ID.
+const secondID = "/again/"
+
+// isAlert reports whether the message of the events at a sequence is an alert like e. A replica may have
+// to catch up before it has the message.
+func (s *Store) isAlert(ctx context.Context, e job.Event, id string, sequence uint64) (bool, error) {
+	stream, err := s.JS.Stream(ctx, s.EventStream())
+	for pause, n := wire.NewBackoff(), 0; err == nil; n++ {
+		var m *jetstream.RawStreamMsg
+		m, err = stream.GetMsg(ctx, sequence)
+		if errors.Is(err, jetstream.ErrMsgNotFound) && n < catchUpReads && wire.Wait(ctx, pause.NextBackOff()) {
+			err = nil
+			continue
+		}
+		if err == nil {
+			return isAlertID(m.Header, id) && m.Subject == s.EventSubject(string(e.Kind), e.Job), nil
+		}
+	}
+	return false, err
+}
+
+const catchUpReads = 5
+
+// isAlertID reports whether a message was published as the alert with the message ID id.
+func isAlertID(header nats.Header, id string) bool {
+	has := header.Get(jetstream.MsgIDHeader)
+	return has == id || strings.HasPrefix(has, id+secondID)
 }
 
 // AlertOnce stores an alert, which may have been stored since the given time. If that is long ago, for example
@@ -131,7 +183,7 @@ func (s *Store) HasAlert(ctx context.Context, e job.Event, id string, since time
 		if err != nil {
 			return false, fmt.Errorf("look for an earlier alert about %s: %w", e.ID, err)
 		}
-		if stored.Header.Get(jetstream.MsgIDHeader) == id {
+		if isAlertID(stored.Header, id) {
 			return true, nil
 		}
 		if n++; n == mostAlerts {
@@ -143,19 +195,30 @@ func (s *Store) HasAlert(ctx context.Context, e job.Event, id string, since time
 
 // StoreEvent publishes an event of a kind that the broker stores (see exchange.KeptKinds) and,
 // unlike Emit, waits until the broker has stored it. The broker may store it twice.
-func (s *Store) StoreEvent(ctx context.Context, e job.Event) error { return s.storeEvent(ctx, e) }
+func (s *Store) StoreEvent(ctx context.Context, e job.Event) error {
+	_, err := s.storeEvent(ctx, e)
+	return err
+}
 
-func (s *Store) storeEvent(ctx context.Context, e job.Event, options ...jetstream.PublishOpt) error {
+func (s *Store) storeEvent(ctx context.Context, e job.Event, options ...jetstream.PublishOpt) (*jetstream.PubAck, error) {
 	data, err := exchange.MarshalEvent(e, s.Room())
 	if err != nil {
-		return err
+		return nil, err
 	}
 	options = append([]jetstream.PublishOpt{jetstream.WithExpectStream(s.EventStream()), jetstream.WithRetryAttempts(0)}, options...)
 	subject := s.EventSubject(string(e.Kind), e.Job)
-	return s.Ask(ctx, "store event of "+e.ID, subject, func(ctx context.Context) error {
-		_, err := s.JS.Publish(ctx, subject, data, options...)
+	acks := make(chan *jetstream.PubAck, 1) // a request that Ask abandoned may still be answered
+	err = s.Ask(ctx, "store event of "+e.ID, subject, func(ctx context.Context) error {
+		ack, err := s.JS.Publish(ctx, subject, data, options...)
+		if err == nil {
+			core.TrySend(acks, ack)
+		}
 		return err
 	})
+	if err != nil {
+		return nil, err
+	}
+	return <-acks, nil
 }
 
 // Emit publishes an event as a core NATS message, and does not wait. Subscribers receive it, and

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/cronce-io/cronce/internal/codec"
 	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
@@ -112,5 +114,47 @@ func TestARecoveryIsThatOfItsTroubleWhicheverSlotSucceeded(t *testing.T) {
 		if has, err := s.HasAlert(ctx, c.e, c.of.RecoveredID(), c.e.Time); has != c.want || err != nil {
 			t.Errorf("the trouble at %d, which %s would end, has its recovery: %v, %v; want %v", c.of.Revision, c.e.ID, has, err, c.want)
 		}
+	}
+}
+
+// The stream folds messages by their ID whatever their subject is. A login that may write the events of one job
+// can guess the ID of another job's alert.
+func TestADuplicateIsTakenForAnAlertOnlyIfItIsThatAlert(t *testing.T) {
+	t.Parallel()
+	js := natstest.Run(t).JetStream()
+	s := open(t, js, kv.Options{})
+	alert := job.Event{V: 1, Kind: job.EventAlert, Alert: job.Failed, Time: time.Now().UTC(), Job: "report", ID: "report:@k", Node: "n", Revision: 3}
+	const id = "report:@k/alert/failed/3"
+	stored := func() (n int) {
+		t.Helper()
+		for e, err := range s.Events(t.Context(), kv.EventFilter{Kind: job.EventAlert, Job: "report"}) {
+			if err != nil || e.ID != alert.ID {
+				t.Errorf("%+v, %v", e, err)
+			}
+			n++
+		}
+		return n
+	}
+	if _, err := js.Publish(t.Context(), "cronce.event.ordered.evil", []byte("{}"), jetstream.WithMsgID(id)); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 { // its slot's message is delivered again
+		if err := s.Alert(t.Context(), alert, id); err != nil || stored() != 1 {
+			t.Errorf("%d alerts, want one: %v", stored(), err)
+		}
+	}
+	if has, err := s.HasAlert(t.Context(), alert, id, alert.Time); err != nil || !has {
+		t.Errorf("the alert is found: %v, %v", has, err)
+	}
+	other := alert
+	other.ID = "report:@other"
+	alert = other
+	for range 2 {
+		if err := s.Alert(t.Context(), other, "report:@other/alert/failed/3"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if has, err := s.HasAlert(t.Context(), other, "report:@other/alert/failed/4", alert.Time); err != nil || has {
+		t.Errorf("another alert is found: %v, %v", has, err)
 	}
 }

@@ -87,6 +87,7 @@ func TestATimerFiresOnceWhenItIsDue(t *testing.T) {
 	server.Restart()
 
 	m := fired(t, s, "default")
+	want.Scheduler = "cronce.timer.set.report.invoice=207=2F=C3=BC"
 	meta, err := m.Metadata()
 	if err != nil || meta.Timestamp.Before(due) {
 		t.Errorf("fired at %v, due at %v (%v)", meta.Timestamp, due, err)

@@ -422,6 +422,8 @@ function slotOf(m) {
   const id = get("Cronce-Slot") || sent, slot = slotKey(id) ?? (/^[^:]*:m\./.test(id) && { id, job: id.split(":")[0], key: id, range: true });
   if (!slot) return null;
   if ((sent && sent !== id) || m.subject.split(".").at(-1) !== slot.job) return undefined;
+  const [, ns] = /^([^.]+)\.timer\.due\./.exec(m.subject) ?? [];
+  if (ns && (slot.at !== undefined || slot.range || get("Nats-Scheduler") !== `${ns}.timer.set.${slot.key.replace(".t.", ".")}`)) return undefined; // another timer fired it
   if (!name64.test(slot.job) || !/^\d*$/.test(get("Cronce-Job-Revision"))) return null;
   const due = get("Cronce-Due") ? instantOf(get("Cronce-Due")) : slot.at;
   if (Number.isNaN(due)) return null;

@@ -70,7 +70,8 @@ type server struct {
 
 func (s *server) start() (stop func(), err error) {
 	ns, n := s.store.Namespace, s.status()
-	offers := s.mayOperate()
+	login, err := s.permissions()
+	offers, later := err == nil && s.mayOperate(login), err == nil && s.maySetTimers(login)
 	svc, err := micro.AddService(s.conn, micro.Config{
 		Name: layout.ServiceName(ns), Version: semantic(n.Version), Description: "a node of Cronce's fleet",
 		Metadata: map[string]string{
@@ -92,9 +93,16 @@ func (s *server) start() (stop func(), err error) {
 	err = svc.AddEndpoint("node", micro.HandlerFunc(func(r micro.Request) { s.answer(r, s.self(), nil) }),
 		micro.WithEndpointSubject(layout.APISubject(ns, "node."+s.name)), micro.WithEndpointQueueGroupDisabled(),
 		micro.WithEndpointMetadata(map[string]string{"description": "What this node is and does.", "response_schema": schema.Text[Node]()}))
-	for _, o := range orders() {
-		if err == nil && offers {
-			err = svc.AddEndpoint(strings.ReplaceAll(o.name, ".", "-"), s.handler(o), micro.WithEndpointSubject(layout.APISubject(ns, o.name)),
+	var offered []order
+	if offers {
+		offered = orders()
+	}
+	if later {
+		offered = append(offered, laterOrder())
+	}
+	for _, o := range offered {
+		if err == nil {
+			err = svc.AddEndpoint(strings.ReplaceAll(strings.TrimSuffix(o.name, ".*"), ".", "-"), s.handler(o), micro.WithEndpointSubject(layout.APISubject(ns, o.name)),
 				micro.WithEndpointMetadata(map[string]string{"description": o.what, "request_schema": o.in, "response_schema": o.out}))
 		}
 	}
@@ -144,7 +152,7 @@ func (s *server) handler(o order) micro.Handler {
 			defer s.limit.Release(1)
 			ctx, cancel := context.WithTimeout(s.ctx, patience)
 			defer cancel()
-			value, err := o.run(tracing.Continue(ctx, r.Headers()), s, r.Data())
+			value, err := o.run(tracing.Continue(ctx, r.Headers()), s, r)
 			s.answer(r, value, err)
 		})
 	})
@@ -191,15 +199,21 @@ func line(err error) string {
 	return s[:min(len(s), 1000)]
 }
 
-// mayOperate reports whether this node's login has the permissions of an operator. It returns
-// false if the server does not answer, or does not permit the question.
-func (s *server) mayOperate() bool {
+// permissions asks the server for the permissions of this node's login.
+func (s *server) permissions() (layout.Permissions, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	login, err := s.store.Permissions(ctx)
-	if err != nil {
-		return false
-	}
+	return s.store.Permissions(ctx)
+}
+
+// maySetTimers reports whether this node may set timers, and serve logins that may not.
+func (s *server) maySetTimers(login layout.Permissions) bool {
+	ns := s.store.Namespace
+	return login.MayPublish(layout.TimersOf(ns, "*")) && login.MaySubscribe(layout.LaterSubject(ns, "*"))
+}
+
+// mayOperate reports whether this node's login has the permissions of an operator.
+func (s *server) mayOperate(login layout.Permissions) bool {
 	grants, err := layout.Access{Namespace: s.store.Namespace, Roles: []layout.Role{layout.RoleOperator}, Domain: s.store.Domain()}.Grants()
 	if err != nil {
 		return false

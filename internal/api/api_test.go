@@ -211,7 +211,7 @@ func TestNodesAreServices(t *testing.T) {
 			}
 		}
 	}
-	if len(info.Endpoints) != 17 {
+	if len(info.Endpoints) != 18 {
 		t.Errorf("%d endpoints", len(info.Endpoints))
 	}
 	var node api.Node

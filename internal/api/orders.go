@@ -7,7 +7,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
+
+	"github.com/nats-io/nats.go/micro"
 
 	"github.com/cronce-io/cronce/client"
 	"github.com/cronce-io/cronce/internal/api/fault"
@@ -23,7 +26,7 @@ import (
 type order struct {
 	name, what string // what describes the endpoint
 	in, out    string // the JSON schemas of the request and the answer
-	run        func(ctx context.Context, s *server, request []byte) (any, error)
+	run        func(ctx context.Context, s *server, r micro.Request) (any, error)
 }
 
 // by is the author of a request.
@@ -38,10 +41,15 @@ type authored interface{ author() string }
 
 // newOrder returns an order that f carries out.
 func newOrder[In authored, Out any](name, what string, f func(context.Context, *client.Client, In) (Out, error)) order {
-	return order{name, what, schema.Text[In](), schema.Text[Out](), func(ctx context.Context, s *server, request []byte) (any, error) {
+	return newJobOrder(name, what, func(ctx context.Context, c *client.Client, _ string, in In) (Out, error) { return f(ctx, c, in) })
+}
+
+// newJobOrder returns an order whose subject ends with what it is about, which f gets.
+func newJobOrder[In authored, Out any](name, what string, f func(ctx context.Context, c *client.Client, about string, in In) (Out, error)) order {
+	return order{name, what, schema.Text[In](), schema.Text[Out](), func(ctx context.Context, s *server, r micro.Request) (any, error) {
 		var in In
-		if len(bytes.TrimSpace(request)) > 0 { // no data means no members
-			if _, err := schema.Decode(request, &in); err != nil {
+		if len(bytes.TrimSpace(r.Data())) > 0 { // no data means no members
+			if _, err := schema.Decode(r.Data(), &in); err != nil {
 				return nil, fmt.Errorf("%w request: %w", job.ErrInvalid, err)
 			}
 		}
@@ -50,7 +58,7 @@ func newOrder[In authored, Out any](name, what string, f func(context.Context, *
 			return nil, fmt.Errorf("by: %w", err)
 		}
 		c := client.Attach(attach.Of(s.conn, s.store, attach.Options{Operator: author, Now: s.now, Logger: s.log}))
-		return f(ctx, c, in)
+		return f(ctx, c, r.Subject()[strings.LastIndex(r.Subject(), ".")+1:], in)
 	}}
 }
 
@@ -74,6 +82,14 @@ type TriggerRequest struct {
 	Job     string          `json:"job"`
 	Key     string          `json:"key,omitempty" doc:"names the run: the same key again is the same run"`
 	At      time.Time       `json:"at,omitzero" doc:"when to run; left out: at once"`
+	Payload json.RawMessage `json:"payload,omitempty" doc:"any JSON for the handler; left out: the job's own"`
+	by
+}
+
+// LaterRequest orders one run of the job that its subject names.
+type LaterRequest struct {
+	Key     string          `json:"key" doc:"names the run: the same key again is the same run"`
+	At      time.Time       `json:"at" doc:"when to run"`
 	Payload json.RawMessage `json:"payload,omitempty" doc:"any JSON for the handler; left out: the job's own"`
 	by
 }
@@ -150,6 +166,17 @@ func orders() []order {
 		newOrder("job.trigger", "Run a job once, outside its schedule: now or later.", trigger),
 		newOrder("job.backfill", "Run the slots of a range of the past that have no outcome.", backfill),
 	}, slotOrders(), listOrders())
+}
+
+// laterOrder is the order of a login that may not set timers. Its key is required, so that a repeated
+// request is the same run.
+func laterOrder() order {
+	return newJobOrder("later.*", "Run a job once, at a later time.", func(ctx context.Context, c *client.Client, name string, in LaterRequest) (row.Trigger, error) {
+		if in.Key == "" || in.At.IsZero() {
+			return row.Trigger{}, fmt.Errorf("%w request: it needs a key and a time", job.ErrInvalid)
+		}
+		return trigger(ctx, c, TriggerRequest{Job: name, Key: in.Key, At: in.At, Payload: in.Payload, by: in.by})
+	})
 }
 
 func trigger(ctx context.Context, c *client.Client, in TriggerRequest) (row.Trigger, error) {

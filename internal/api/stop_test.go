@@ -25,7 +25,7 @@ func TestRequestsDoNotStartAfterStop(t *testing.T) {
 	cancel()
 	s := &server{ctx: ctx, limit: semaphore.NewWeighted(maxRunning)}
 	var started atomic.Int64
-	h := s.handler(order{run: func(context.Context, *server, []byte) (any, error) {
+	h := s.handler(order{run: func(context.Context, *server, micro.Request) (any, error) {
 		started.Add(1)
 		return nil, job.ErrUnknown
 	}})

@@ -62,6 +62,7 @@ type Timers interface {
 	Read(ctx context.Context, s job.Slot) (stream.Timer, uint64, error)
 	Set(ctx context.Context, t stream.Timer, revision uint64) (uint64, error)
 	Cancel(ctx context.Context, s job.Slot) error
+	MaySet(job string) bool
 	Latest(ctx context.Context, slots []job.Slot) (map[job.Slot]stream.Timer, error)
 	Waiting(ctx context.Context, f stream.WaitingFilter) iter.Seq2[stream.WaitingSlot, error]
 }
@@ -84,6 +85,7 @@ type Fleet interface {
 	StoreEvent(ctx context.Context, e job.Event) error
 	EmitAndFlush(e job.Event) error
 	AskCancel(ctx context.Context, node string, req core.CancelRequest) (core.CancelAnswer, error)
+	AskLater(ctx context.Context, job string, request []byte) ([]byte, error)
 	AskOutput(ctx context.Context, node string, s job.Slot, follow bool) (exchange.OutputAnswer, error)
 }
 

@@ -80,7 +80,7 @@ func pastDeadline(d Delivery, v View) bool {
 func StartBy(d Delivery, e plans.Entry) (time.Time, bool) {
 	from := d.Due
 	if d.CaughtUp || d.Backfill || d.Chained || from.IsZero() {
-		from = d.Published
+		from = plans.Later(from, d.Published) // a message that was stored before the slot was due does not shorten it
 	}
 	return from.Add(e.Job.Deadline), e.Job.Deadline > 0
 }

@@ -139,13 +139,18 @@ func NeedsDefinition(d Delivery, v View) bool {
 	if v.Record != nil && v.Record.State.Final() {
 		return false
 	}
-	return !tooOld(d, v) && (v.Record != nil || !d.LeftOut() && d.Refused == "")
+	d, _ = believed(d, v.Entry)
+	return !tooOld(d, v) && (v.Record != nil || !d.LeftOut() && (d.Refused == "" || d.Event))
 }
 
 // first decides about a slot without a record. Before the slot's due time it returns Later: an early
 // message may be wrong, and an outcome based on it would end the real slot. It does not return Ack
 // either, because the stream may have dropped the real message as a duplicate of the early one.
+//
+// It checks what the message says where it can. Each login that may publish slots of the job, a caller
+// too, could otherwise end its planned slots.
 func first(d Delivery, v View) Decision {
+	d, doubted := believed(d, v.Entry)
 	switch {
 	case early(d, v) > 0 && (d.Slot.Range || !tooOld(d, v)):
 		return Decision{Action: Later, Delay: min(early(d, v), longestWait)}
@@ -153,7 +158,7 @@ func first(d Delivery, v View) Decision {
 		return end(d, v, job.Missed, "its turn came while its job was paused")
 	case d.LeftOut():
 		return end(d, v, job.Missed, "not published in time, and left out by the catch-up policy")
-	case d.Refused != "":
+	case isRefused(d, v):
 		return end(d, v, job.Failed, d.Refused)
 	case tooOld(d, v):
 		return endByAge(d, v, job.Expired, fmt.Sprintf("older than the horizon of %v", v.Horizon))
@@ -161,6 +166,8 @@ func first(d Delivery, v View) Decision {
 		return end(d, v, job.Cancelled, fmt.Sprintf("payload of %d bytes: at most %d", len(d.Payload), job.MaxPayload))
 	case v.Entry == nil:
 		return end(d, v, job.Cancelled, "job deleted")
+	case doubted && paused(d, v.Entry):
+		return end(d, v, job.Missed, "fell due while its job was paused")
 	case uncomputed(d, v.Entry):
 		s := unhandled(d)
 		s.Reason = "the schedule of the past plan that was in force at the slot cannot be computed"
@@ -182,6 +189,58 @@ func first(d Delivery, v View) Decision {
 	default:
 		return claim(d, v, 1)
 	}
+}
+
+// believed returns the delivery without what its message says and cannot be true. e is the job's definition,
+// or nil.
+//
+// A producer leaves out a planned slot plans.LateAfter after its due time, by its estimate of the broker's
+// clock, or because of a pause. If the message of such a slot was stored earlier, doubted is true: then the
+// plan and the pauses of the job decide, as if the message named no definition. A planned slot is never
+// refused, it follows from no other if its job does not, and it is due when its plan says.
+func believed(d Delivery, e *plans.Entry) (_ Delivery, doubted bool) {
+	planned := d.Slot.Token == "" && !d.Slot.Range
+	if planned {
+		d.Refused = ""
+	}
+	if planned && d.Chained && e != nil && len(e.Job.After) == 0 && !e.ChainedAt(d.Slot.At) {
+		d.Chained, d.JobRevision = false, 0
+		d.Due = plans.Later(d.Due, d.Slot.At)
+	}
+	if planned && !d.Chained && d.Published.Before(d.Due) && d.Due.After(d.Slot.At) && e != nil {
+		d.Due = plannedDue(d, e)
+	}
+	missed := d.Due.Add(plans.LateAfter / 2)
+	if d.Chained {
+		missed = d.Slot.At
+	}
+	triggered := d.Slot.Token != "" && !d.Chained
+	if doubted = d.Missed > 0 && !d.Slot.Range && (triggered || d.Published.Before(missed)); doubted {
+		d.Missed, d.JobRevision = 0, 0
+	}
+	return d, doubted
+}
+
+// plannedDue returns when a planned slot is due by the plan that was in force at its instant.
+func plannedDue(d Delivery, e *plans.Entry) time.Time {
+	p, ok := e.PlanAt(d.Slot.At)
+	if !ok {
+		return d.Due
+	}
+	s, err := job.ParseSchedule(e.Job.Name, p.Plan)
+	if err != nil {
+		return d.Due
+	}
+	return plans.Earlier(d.Due, d.Slot.At.Add(s.Delay()))
+}
+
+// isRefused reports whether the run cannot start. Two publishers say so: a producer of a run whose message
+// is too large for a payload, and a sweep of a run whose message was lost.
+func isRefused(d Delivery, v View) bool {
+	if d.Event {
+		return d.Refused != "" && v.Entry != nil && !v.Entry.PlanOf(d.Due).On.IsZero()
+	}
+	return d.Refused != "" && d.Offer > 0
 }
 
 // retry decides about a slot whose last attempt failed.

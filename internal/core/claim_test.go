@@ -109,6 +109,7 @@ func scenario(t *testing.T, args map[string]string) (core.Delivery, core.View) {
 		Message: core.Message{
 			Slot: slot, Due: slot.At, JobRevision: uint64(number(t, args, "revision", 7)),
 			Missed: number(t, args, "missed", 0), CaughtUp: has(args, "caught-up"), Chained: has(args, "chained"), Refused: args["refused"],
+			Event: has(args, "event"), Offer: number(t, args, "offer", 0),
 		},
 		Queue: "default", Count: number(t, args, "count", 1), Published: offset(t, args, "published", "5ms"),
 	}
@@ -181,6 +182,9 @@ func scenarioEntry(t *testing.T, args map[string]string) *plans.Entry {
 	schedule := map[string]string{"": "0 * * * *", "hourly": "0 * * * *", "half": "30 * * * *"}[args["plan"]]
 	e := &plans.Entry{Revision: 7, Time: offset(t, args, "since", "-100h")}
 	e.Job = job.Job{Name: "report", Schedule: schedule, Retry: job.Retry{Attempts: number(t, args, "attempts", 0)}, Overlap: job.OverlapAllow}
+	if has(args, "on") {
+		e.Job.Schedule, e.Job.On = "", job.On{Stream: "ORDERS", Subject: "orders.paid"}
+	}
 	if overlap, ok := args["overlap"]; ok {
 		e.Job.Overlap = job.Overlap(overlap)
 	}

@@ -26,6 +26,9 @@ const (
 	HeaderMissed      = "Cronce-Missed"
 	HeaderMissedLast  = "Cronce-Missed-Last"
 	HeaderTraceparent = "traceparent" // W3C
+
+	// HeaderScheduler is the subject of the timer that fired a message. The server writes it.
+	HeaderScheduler = "Nats-Scheduler"
 )
 
 // Message is a slot as a producer publishes it and a worker receives it. It is sent as headers;
@@ -79,6 +82,10 @@ type Message struct {
 	// stream drops all copies but one. A slot is offered again if its message was lost, or if an
 	// operator reopened it: its message is published with the message ID <slot ID>/r<Offer>.
 	Offer int
+
+	// Scheduler is the subject of the timer whose message the server published when it was due.
+	// Empty: no timer fired the message.
+	Scheduler string
 }
 
 // LeftOut reports whether the catch-up policy left the slot out, so that a worker only records it. A
@@ -158,16 +165,26 @@ func offerOf(id, slot string) (int, error) {
 // CheckSubject refuses a message that was not published on a subject of its slot's job:
 // NS.slot.<queue>.<job> or NS.timer.due.<queue>.<job>. The server checks to which subject a login
 // publishes, but not the headers. Without this check, a login that may publish for one job could
-// start any other. Its errors wrap ErrInvalid and ErrContradicts.
+// start any other. A fired message must come from the timer of its slot: a timer chooses the subject
+// on which the server publishes its message. Its errors wrap ErrInvalid and ErrContradicts.
 func (m Message) CheckSubject(subject string) error {
 	const dot = "."
 	name := strings.LastIndex(subject, dot)
 	queue := strings.LastIndex(subject[:max(name, 0)], dot)
-	_, kind, _ := strings.Cut(subject[:max(queue, 0)], dot)
-	if (kind == "slot" || kind == "timer.due") && subject[name+1:] == m.Slot.Job {
-		return nil
+	namespace, kind, _ := strings.Cut(subject[:max(queue, 0)], dot)
+	switch {
+	case (kind != "slot" && kind != "timer.due") || subject[name+1:] != m.Slot.Job:
+		return fmt.Errorf("%w message: %w: it names slot %q, and was published on %q", job.ErrInvalid, exchange.ErrContradicts, codec.Clip(m.Slot.ID()), codec.Clip(subject))
+	case kind == "timer.due" && (m.Slot.Token == "" || m.Scheduler != TimerSubject(namespace, m.Slot)):
+		return fmt.Errorf("%w message: %w: it names slot %q, and was scheduled by %q", job.ErrInvalid, exchange.ErrContradicts, codec.Clip(m.Slot.ID()), codec.Clip(m.Scheduler))
 	}
-	return fmt.Errorf("%w message: %w: it names slot %q, and was published on %q", job.ErrInvalid, exchange.ErrContradicts, codec.Clip(m.Slot.ID()), codec.Clip(subject))
+	return nil
+}
+
+// TimerSubject returns the subject of the timer of a triggered run, or of one of its shards.
+func TimerSubject(namespace string, slot job.Slot) string {
+	// The key is JOB.t.TOKEN with the token escaped. The key of a shard has one more token.
+	return namespace + ".timer.set." + strings.Replace(slot.Key(), ".t.", ".", 1)
 }
 
 // ParseMessage reads the headers of a slot message. The slot is that of Cronce-Slot, since the
@@ -199,6 +216,7 @@ func ParseMessage(header map[string][]string) (Message, error) {
 	m.Node = strings.ToValidUTF8(node[:min(len(node), codec.MaxWord)], "")
 	m.CaughtUp, m.Backfill = get(HeaderCaughtUp) != "", get(HeaderBackfill) != ""
 	m.Chained, m.Event = get(HeaderChained) != "", get(HeaderEvent) != ""
+	m.Scheduler = get(HeaderScheduler)
 	m.Refused = codec.ClipTo(strings.ToValidUTF8(get(HeaderRefused), "\uFFFD"), maxErrorBytes)
 	number := func(name string, dst *uint64) {
 		if v := get(name); v != "" && err == nil {

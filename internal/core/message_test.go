@@ -106,9 +106,19 @@ func TestMessageWithInvalidHeadersIsRefused(t *testing.T) {
 func TestMessageThatContradictsItsSubjectOrIDIsRefused(t *testing.T) {
 	t.Parallel()
 	mail := job.Slot{Job: "mail", Token: "x"}
-	for _, subject := range []string{"cronce.slot.default.mail", "other.slot.q.mail", "cronce.timer.due.default.mail"} {
-		if err := (core.Message{Slot: mail}).CheckSubject(subject); err != nil {
+	for subject, scheduler := range map[string]string{"cronce.slot.default.mail": "", "other.slot.q.mail": "", "cronce.timer.due.default.mail": "cronce.timer.set.mail.x"} {
+		if err := (core.Message{Slot: mail, Scheduler: scheduler}).CheckSubject(subject); err != nil {
 			t.Errorf("%s: %v", subject, err)
+		}
+	}
+	// A timer chooses in its headers on which subject the server publishes, and as which slot.
+	planned := job.Slot{Job: "mail", At: time.Date(2026, 11, 21, 7, 0, 0, 0, time.UTC)}
+	for scheduler, slot := range map[string]job.Slot{
+		"": mail, "cronce.timer.set.report.x": mail, "cronce.timer.set.mail.y": mail, "other.timer.set.mail.x": mail, "cronce.timer.set.mail.x.1of2": mail,
+		"cronce.timer.set.mail.20261121T070000Z": planned,
+	} {
+		if err := (core.Message{Slot: slot, Scheduler: scheduler}).CheckSubject("cronce.timer.due.default.mail"); !errors.Is(err, exchange.ErrContradicts) {
+			t.Errorf("%s scheduled by %q: %v", slot, scheduler, err)
 		}
 	}
 	for _, subject := range []string{

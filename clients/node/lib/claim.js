@@ -26,24 +26,52 @@ export function decide(d, v) {
   return v.ownerDead || v.disowned ? takeOver(d, v) : { do: "prove" };
 }
 
+// believed returns a message without what it says and cannot be true, as any login could otherwise end planned slots that
+// may publish slots of the job. A producer leaves out a planned slot a minute after its due time at the earliest, or
+// because of a pause, and refuses none; a slot follows from no other if its job does not; and it is due when its plan says.
+// A message that was stored too early to be left out is doubted: the plan and the pauses decide, as if it named no
+// definition.
+function believed({ message, published }, entry) {
+  const m = { ...message }, { slot } = m, planned = slot.token === undefined && !slot.range;
+  const at = slot.at === undefined ? undefined : fromSeconds(slot.at), plan = planned && entry && planAt(entry, at);
+  if (planned) m.refused = "";
+  if (planned && m.chained && entry && !entry.job.plan.after?.length && !plan?.plan.after?.length) {
+    Object.assign(m, { chained: false, revision: 0, due: m.due > at ? m.due : at });
+  }
+  if (planned && !m.chained && published < m.due && m.due > at && plan?.schedule) {
+    const due = at + fromSeconds(plan.schedule.delay);
+    if (due < m.due) m.due = due;
+  }
+  const tooEarly = at === undefined ? !m.chained : published < (m.chained ? at : m.due + fromMs(30_000));
+  if (m.missed > 0 && !slot.range && tooEarly) Object.assign(m, { doubted: true, missed: 0, revision: 0 });
+  return m;
+}
+
+// isRefused reports whether the run cannot start: a message of a stream that is too large for a payload started it, or a
+// sweep has found that its message is lost.
+const isRefused = (m, v) => Boolean(m.refused && (m.event ? v.entry && (planAt(v.entry, m.due) ?? v.entry.plans[0]).plan.on : m.offer > 0));
+
 // needsDefinition reports whether the decision about a slot depends on its job's definition. If not, the worker decides
 // even if the definition cannot be read.
-export const needsDefinition = (d, v) => !(v.record && isFinal(v.record)) && !tooOld(d, v) && Boolean(v.record || !(leftOut(d.message) || d.message.refused));
+export const needsDefinition = (d, v) => !(v.record && isFinal(v.record)) && !tooOld(d, v) && Boolean(v.record || needed(believed(d, v.entry)));
+const needed = (m) => !leftOut(m) && (!m.refused || m.event);
 
 // leftOut reports whether the slot is only recorded and never runs. That holds for every range, even if its
 // message does not say how many slots it has.
 const leftOut = (m) => m.missed > 0 || m.slot.range;
 
 function first(d, v) {
-  const { message: m } = d;
+  const m = believed(d, v.entry);
+  d = { ...d, message: m };
   const wait = early(d, v);
   if (wait > 0 && (m.slot.range || !tooOld(d, v))) return { do: "later", delay: Math.min(wait, 3_600_000) };
   if (leftOut(m) && m.chained) return end(d, v, "missed", "its turn came while its job was paused");
   if (leftOut(m)) return end(d, v, "missed", "not published in time, and left out by the catch-up policy");
-  if (m.refused) return end(d, v, "failed", m.refused);
+  if (isRefused(m, v)) return end(d, v, "failed", m.refused);
   if (tooOld(d, v)) return aged(d, v, "expired", `older than the horizon of ${formatDuration(v.horizon)}`);
   if (d.payload?.length > mostPayload) return end(d, v, "cancelled", `payload of ${d.payload.length} bytes: at most ${mostPayload}`);
   if (!v.entry) return end(d, v, "cancelled", "job deleted");
+  if (m.doubted && ofPause(m, v.entry)) return end(d, v, "missed", "fell due while its job was paused");
   if (uncomputed(m, v.entry)) return unhandled(d); // another program may be able to compute the past plan
   if (splitOtherwise(m, v.entry)) return { do: "ack" }; // the shards that the plan wants have messages of their own
   if (!belongs(m, v.entry)) return end(d, v, "cancelled", "definition changed");
@@ -183,7 +211,8 @@ function pastDeadline(d, v) {
 
 function startBy({ message: m, published }, { job }) {
   if (!job.deadline) return undefined;
-  const from = m.caughtUp || m.backfill || m.chained || m.due === undefined ? published : m.due;
+  const late = m.caughtUp || m.backfill || m.chained || m.due === undefined;
+  const from = late && !(m.due > published) ? published : m.due; // a message that was stored before the slot was due does not shorten it
   return from + fromMs(parseDuration(job.deadline));
 }
 

@@ -1,5 +1,6 @@
 // What follows from an outcome (docs/protocol.md, section 12): the slots of the jobs that come after, and
 // alerts. The worker publishes them before it acks the slot's message.
+import { randomUUID } from "node:crypto";
 import { TimeoutError, headers as newHeaders } from "@nats-io/transport-node";
 import { fenceOf } from "./claim.js";
 import { planAt } from "./definition.js";
@@ -15,7 +16,7 @@ const giveUp = 20_000; // ms without an acknowledgement until stored throws; the
 // not acknowledge all of it in time.
 export async function follow({ store, node, registry }, record, revision, message, { entry, deleted }) {
   const alert = deleted ? undefined : alertOf(record, revision, entry, node.name, store.namespace);
-  if (alert && !(await hasAlert(store, node, alert))) await stored(store, alert.subject, { ...alert.headers, "Nats-Expected-Stream": `${store.namespace}_events` }, alert.body);
+  if (alert && !(await hasAlert(store, node, alert))) await storeAlert(store, alert);
   if (record.state !== "succeeded") return;
   const slot = parseSlot(record.id);
   for (const next of registry.entries.values()) {
@@ -45,6 +46,27 @@ export function alertOf(record, revision, entry, node, namespace) {
   return { subject: `${namespace}.event.alert.${job}`, headers, body: JSON.stringify(body) };
 }
 
+// storeAlert publishes an alert. The stream drops a message whose ID it has seen, whatever the subject of the first one was,
+// and a login that may write other events can guess the ID. So a duplicate is believed only if what is stored is that
+// alert. Otherwise the alert is published under an ID that cannot be guessed.
+async function storeAlert(store, { subject, headers, body }) {
+  const id = headers["Nats-Msg-Id"], all = { ...headers, "Nats-Expected-Stream": `${store.namespace}_events` };
+  const { seq, duplicate } = await stored(store, subject, all, body);
+  if (duplicate && !(await isAlert(store, seq, subject, id))) await stored(store, subject, { ...all, "Nats-Msg-Id": `${id}/again/${randomUUID()}` }, body);
+}
+
+const hasID = (m, id) => m.headers.get("Nats-Msg-Id") === id || m.headers.get("Nats-Msg-Id").startsWith(`${id}/again/`);
+
+// isAlert reports whether the message at a sequence of the events is an alert. A replica may have to catch up first.
+async function isAlert(store, seq, subject, id) {
+  for (let n = 0; n < 5; n++) {
+    const m = await store.first(`${store.namespace}_events`, { seq }).catch(() => undefined);
+    if (m?.headers?.get("Nats-Sequence") === String(seq)) return m.headers.get("Nats-Subject") === subject && hasID(m, id);
+    await pause(50 * 2 ** n);
+  }
+  return false;
+}
+
 const fold = 60_000; // ms for which the stream of events certainly folds two alerts with one message ID
 const mostAlerts = 1000; // a job with many alerts must not keep the message of its slot waiting
 const alertsAtOnce = 100; // alerts that hasAlert asks for at once: a heartbeat waits behind them on a slow link
@@ -68,7 +90,7 @@ async function hasAlert(store, node, { subject, headers, body }) {
 // it begins again.
 async function findAlert(store, subject, id, ended, signal) {
   const stream = `${store.namespace}_events`, ask = { start_time: formatInstant(ended - fromMs(60_000)), next_by_subj: subject };
-  const matches = (m) => signal.aborted || m.headers.get("Nats-Msg-Id") === id; // if aborted, no further page is read
+  const matches = (m) => signal.aborted || hasID(m, id); // if aborted, no further page is read
   while (!signal.aborted) {
     try {
       const first = await store.first(stream, ask), seq = Number(first?.headers?.get("Nats-Sequence"));
@@ -113,10 +135,14 @@ async function beside(store, own, revision, others) {
   throw new Error(`what follows from ${slotID(own)}: no server has its outcome yet`);
 }
 
-// stored publishes a message, and returns when a stream has acknowledged it.
+// stored publishes a message, and returns the acknowledgement of a stream when there is one.
 async function stored(store, subject, headers, body) {
   const head = newHeaders();
   for (const [name, text] of Object.entries(headers)) head.set(name, text);
-  const seq = await repeat(async () => (await store.publish(subject, body, head)).seq, backOff, AbortSignal.timeout(giveUp));
-  if (!seq) throw new Error(`publish ${headers["Nats-Msg-Id"]}: not acknowledged`);
+  const ack = await repeat(async () => {
+    const answer = await store.publish(subject, body, head);
+    return answer.seq ? answer : undefined;
+  }, backOff, AbortSignal.timeout(giveUp));
+  if (!ack) throw new Error(`publish ${headers["Nats-Msg-Id"]}: not acknowledged`);
+  return ack;
 }

@@ -1,5 +1,5 @@
 // The headers of a slot message (docs/protocol.md, section 7).
-import { Invalid, parseSlot, slotID } from "./names.js";
+import { Invalid, parseSlot, slotID, timerOf } from "./names.js";
 import { formatInstant, fromSeconds, optional } from "./values.js";
 
 // Contradiction is the error of a message that names another slot than its subject or its message ID. No
@@ -7,14 +7,15 @@ import { formatInstant, fromSeconds, optional } from "./values.js";
 export class Contradiction extends Invalid {}
 
 // parseMessage reads headers: header(name) returns the value of a header, or "". subject is the subject on
-// which the message was published; it must name the slot's job.
+// which the message was published; it must name the slot's job. A fired message must come from its run's timer.
 export function parseMessage(header, subject) {
   const get = (name) => header(name).replace(/^\p{White_Space}+|\p{White_Space}+$/gu, "");
   const [, id, offer] = /^(.*?)(?:\/r([0-9]+))?$/s.exec(get("Nats-Msg-Id"));
   const slot = parseSlot(get("Cronce-Slot") || id);
   if (id && id !== slotID(slot)) throw new Contradiction(`slot ${slotID(slot)} has the message ID of ${id}`);
-  const [, of] = /^[^.]+\.(?:slot|timer\.due)\.[^.]+\.([^.]+)$/.exec(subject ?? `any.slot.any.${slot.job}`) ?? [];
+  const [, namespace, kind, of] = /^([^.]+)\.(slot|timer\.due)\.[^.]+\.([^.]+)$/.exec(subject ?? `any.slot.any.${slot.job}`) ?? [];
   if (of !== slot.job) throw new Contradiction(`slot ${slotID(slot)} was published on ${subject}`);
+  if (kind === "timer.due" && (slot.at !== undefined || get("Nats-Scheduler") !== timerOf(namespace, slot))) throw new Contradiction(`slot ${slotID(slot)} was scheduled by ${get("Nats-Scheduler")}`);
   const message = {
     slot, revision: natural(get, "Cronce-Job-Revision"), node: clip(get("Cronce-Node")), offer: Number(offer ?? 0),
     caughtUp: get("Cronce-Caught-Up") !== "", chained: get("Cronce-Chained") !== "", event: get("Cronce-Event") !== "", backfill: get("Cronce-Backfill") !== "",

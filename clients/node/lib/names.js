@@ -48,6 +48,9 @@ export function slotKey(slot) {
   return `${slot.job}.${slot.range ? "m." : ""}${seconds(slot.at).replace(/[-:]/g, "")}${suffix}`;
 }
 
+// timerOf returns the subject of the timer of a triggered run.
+export const timerOf = (namespace, slot) => `${namespace}.timer.set.${slot.job}.${slotKey(slot).slice(`${slot.job}.t.`.length)}`;
+
 function seconds(at) {
   const text = new Date(at * 1000).toISOString().replace(".000Z", "Z");
   if (!/^\d{4}-/.test(text) || text.startsWith("0000")) throw new Invalid(`an instant of the year ${text.slice(0, 7)}`);

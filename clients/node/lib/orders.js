@@ -3,7 +3,7 @@ import { randomUUID } from "node:crypto";
 import { PermissionViolationError, headers as newHeaders } from "@nats-io/transport-node";
 import { isFinal } from "./claim.js";
 import { formatMessage } from "./message.js";
-import { Invalid, parseSlot, slotID, slotKey } from "./names.js";
+import { Invalid, parseSlot, slotID, slotKey, timerOf } from "./names.js";
 import { Store, abortAfter, backOff, pause, repeat } from "./store.js";
 import { rawMember } from "./values.js";
 
@@ -28,12 +28,13 @@ export async function trigger(nc, job, { key, payload, at, namespace = "cronce",
   const queue = entry.value.job.queue ?? "default";
   const { "Nats-Msg-Id": msgID, ...head } = formatMessage({ slot, revision: entry.revision, node, due: later ? BigInt(at.getTime()) * 1_000_000n : undefined });
   const data = body ?? entry.payload, signal = abortAfter(timeout);
-  if (later) await setTimer(store, timerOf(namespace, slot), { id, queue, job, at }, head, data, signal);
+  if (later) await setTimer(store, timerOf(namespace, slot), { id, queue, job, at }, head, data, signal).catch((err) => {
+    if (!err.denied) throw err;
+    return askLater(store, slot, `{"key":${JSON.stringify(slot.token)},"at":"${at.toISOString()}","by":${JSON.stringify(node)}${body === undefined ? "" : `,"payload":${body}`}}`, signal);
+  });
   else await order(store, id, `${namespace}.slot.${queue}.${job}`, { ...head, "Nats-Msg-Id": msgID, "Nats-Expected-Stream": `${namespace}_slots` }, data, signal);
   return id;
 }
-
-const timerOf = (namespace, slot) => `${namespace}.timer.set.${slot.job}.${slotKey(slot).slice(`${slot.job}.t.`.length)}`;
 
 // triggered reports whether the run exists. It looks for a timer, then for a message that waits for a
 // worker, and then for a record: a run moves through them in this order. A run keeps the number of shards
@@ -98,7 +99,7 @@ async function order(store, id, subject, headers, body, signal, { exists = [], b
     return open === 0 && !busy.includes(answer.code) ? answer : undefined;
   }, backOff, signal);
   if (answer?.seq || exists.includes(answer?.code)) return;
-  if (answer) throw new Error(`trigger ${id}: ${answer.description}${answer.code === 10188 ? ": timers need nats-server 2.12 or newer" : ""}`);
+  if (answer) throw Object.assign(new Error(`trigger ${id}: ${answer.description}${answer.code === 10188 ? ": timers need nats-server 2.12 or newer" : ""}`), { denied: answer.denied });
   throw new Error(`trigger ${id}: ${last}; whether it runs is not known: trigger it again with the same key`);
 }
 
@@ -112,6 +113,30 @@ async function setTimer(store, subject, { id, queue, job, at }, head, body, sign
     "Nats-Expected-Stream": `${namespace}_timers`, "Nats-Expected-Last-Subject-Sequence": "0", "Cronce-Nonce": randomUUID(),
   };
   await order(store, id, subject, headers, body, signal, { exists: [10071], busy: [10164] });
+}
+
+// askLater has a node order the run, because this login may not set timers: a timer chooses in its headers what the
+// server does. The node does all that trigger does.
+async function askLater(store, slot, request, signal) {
+  const { nc, namespace } = store, id = slotID(slot), reply = `${namespace}.reply.later.${slot.job}.${randomUUID()}`;
+  let found, last = "no node answers whose login may set timers";
+  const sub = nc.subscribe(reply, { callback: (err, m) => {
+    if (err) found = { failed: err.message };
+    else if (m.headers?.code === 503) return;
+    else if (m.headers?.get("Nats-Service-Error-Code") === "504") last = m.headers.get("Nats-Service-Error");
+    else found = { failed: m.headers?.get("Nats-Service-Error") };
+  } });
+  try {
+    const answer = await repeat(async () => {
+      if (!found) nc.publish(`${namespace}.api.later.${slot.job}`, request, { reply });
+      await pause(50, signal);
+      return found;
+    }, backOff, signal);
+    if (!answer) throw new Error(`trigger ${id}: ${last}; whether it runs is not known: trigger it again with the same key`);
+    if (answer.failed) throw new Error(`trigger ${id}: ${answer.failed}`);
+  } finally {
+    sub.unsubscribe();
+  }
 }
 
 // wait returns the outcome of a slot when there is one. It reads the record at its stream's leader, often at

@@ -274,7 +274,7 @@ export class Store {
     return undefined;
   }
 
-  // publish sends one message to a stream: {seq}, {code, description}, or {unknown}. denied says that the login may not
+  // publish sends one message to a stream: {seq, duplicate}, {code, description}, or {unknown}. denied says that the login may not
   // publish to the subject. If several copies are under way, it may be about any of them.
   async publish(subject, body, head) {
     let answer;
@@ -283,7 +283,7 @@ export class Store {
     } catch (err) {
       return { unknown: true, denied: err.cause instanceof PermissionViolationError, description: err.message };
     }
-    if (!answer?.error) return answer?.seq ? { seq: answer.seq } : { unknown: true, description: "not an acknowledgement" };
+    if (!answer?.error) return answer?.seq ? { seq: answer.seq, ...(answer.duplicate && { duplicate: true }) } : { unknown: true, description: "not an acknowledgement" };
     const { err_code: code, description } = answer.error;
     const busy = unanswered.has(code) || (code === 10077 && !/maximum/.test(description));
     return { code, description, unknown: busy };

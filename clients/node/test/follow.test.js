@@ -107,3 +107,26 @@ test("an alert is stored by the stream of events only", async () => {
   await follow({ store: new Store(nc, "ns"), node: { name: "n", now: () => ended }, registry: { entries: new Map() } }, record, 3, {}, { entry });
   assert.deepEqual(stored, [{ subject: "ns.event.alert.j", id: "j:@k/alert/failed/3", stream: "ns_events" }]);
 });
+
+// The stream folds by message ID on all subjects, and the ID can be guessed by a login that may write other events.
+test("a duplicate is believed only if what is stored is that alert", async () => {
+  for (const [has, id, again] of [
+    ["ns.event.alert.j", alert(), 0], ["ns.event.alert.j", `${alert()}/again/x`, 0], ["ns.event.ordered.evil", alert(), 1], ["ns.event.alert.j", alert({ revision: 2 }), 1],
+  ]) {
+    const ids = [];
+    const nc = {
+      async request(subject, body, { headers: head }) {
+        if (subject === "$JS.API.DIRECT.GET.ns_events") {
+          assert.deepEqual(JSON.parse(body), { seq: 7 });
+          const found = headers();
+          for (const [name, text] of [["Nats-Sequence", "7"], ["Nats-Subject", has], ["Nats-Msg-Id", id]]) found.set(name, text);
+          return { headers: found };
+        }
+        ids.push(head.get("Nats-Msg-Id"));
+        return { json: () => (ids.length === 1 ? { seq: 7, duplicate: true } : { seq: 8 }) };
+      },
+    };
+    await follow({ store: new Store(nc, "ns"), node: { name: "n", now: () => ended }, registry: { entries: new Map() } }, record, 3, {}, { entry });
+    assert.deepEqual(ids.map((i) => i.replace(/again\/.{20,}$/, "again/*")), [alert(), `${alert()}/again/*`].slice(0, 1 + again), `${has} ${id}`);
+  }
+});

@@ -5,12 +5,12 @@ import { trigger, wait } from "../index.js";
 
 // broker has the job j, and one message that waits in the stream of slots, of the run j:@k. It answers a
 // direct request for the oldest message of a stream as oldest says; its clock is at now. answers are those to the first
-// publications, in order; an Error is the failure of the request.
-function broker(oldest, now, { answers = [], timers = true, past } = {}) {
-  const published = [], heads = [], open = new Set();
+// publications, in order; an Error is the failure of the request. nodes are the headers of nodes' answers, in order.
+function broker(oldest, now, { answers = [], timers = true, past, nodes = [] } = {}) {
+  const published = [], heads = [], asked = [], open = new Set();
   const definition = Buffer.from(JSON.stringify({ v: 1, job: { name: "j" }, past })).toString("base64");
   return {
-    published, heads, open,
+    published, heads, asked, open,
     options: { inboxPrefix: "_INBOX" },
     features: { get: () => ({ ok: true }) },
     async request(subject, body, { headers: head } = {}) {
@@ -29,8 +29,15 @@ function broker(oldest, now, { answers = [], timers = true, past } = {}) {
       open.add(callback);
       return { unsubscribe: () => open.delete(callback) };
     },
-    publish() {
+    publish(subject, body, { reply } = {}) {
       const head = headers();
+      if (subject.includes(".api.later.")) {
+        asked.push([subject, JSON.parse(body), reply.replace(/[^.]+$/, "*")]);
+        const answer = nodes.shift();
+        for (const [name, text] of Object.entries(answer ?? {})) head.set(name, text);
+        if (answer) for (const callback of open) setImmediate(() => callback(null, { headers: head }));
+        return;
+      }
       head.set("Cronce-Slot", "j:@k");
       head.set("Nats-Num-Pending", "0");
       for (const callback of open) setImmediate(() => callback(null, { data: new Uint8Array(), headers: head }));
@@ -105,12 +112,25 @@ test("trigger says why the server refuses a timer", async () => {
   for (const [answer, why] of [
     [{ error: { err_code: 10077, description: "maximum messages exceeded" } }, /^trigger j:@k: maximum messages exceeded$/],
     [{ error: { err_code: 10188, description: "message schedules is disabled" } }, /message schedules is disabled: .*nats-server 2.12/],
-    [Object.assign(new Error("not permitted"), { cause: new PermissionViolationError("no", "publish", "x") }), /^trigger j:@k: not permitted$/],
   ]) {
     const nc = broker(none, "2026-11-26T00:00:00Z", { answers: [answer] });
     await assert.rejects(trigger(nc, "j", { key: "k", at: new Date("2026-11-27T00:00:00Z") }), { message: why });
     assert.equal(nc.published.length, 1);
   }
+});
+
+// A timer chooses in its headers what the server does.
+test("trigger asks nodes for a timer that its login may not set, until one answers", async () => {
+  const denied = () => Object.assign(new Error("not permitted"), { cause: new PermissionViolationError("no", "publish", "x") });
+  const order = { key: "k", payload: { n: 1 }, at: new Date("2026-11-27T00:00:00Z") }, busy = { "Nats-Service-Error-Code": "504", "Nats-Service-Error": "busy" };
+  const nc = broker(none, "2026-11-26T00:00:00Z", { answers: [denied()], nodes: [busy, {}] });
+  assert.equal(await trigger(nc, "j", order), "j:@k");
+  const request = ["cronce.api.later.j", { key: "k", at: "2026-11-27T00:00:00.000Z", by: "node-client", payload: { n: 1 } }, "cronce.reply.later.j.*"];
+  assert.deepEqual([nc.asked, nc.open.size], [[request, request], 0]);
+  const refused = broker(none, "2026-11-26T00:00:00Z", { answers: [denied()], nodes: [{ "Nats-Service-Error-Code": "404", "Nats-Service-Error": "no such job" }] });
+  await assert.rejects(trigger(refused, "j", order), { message: "trigger j:@k: no such job" });
+  const alone = broker(none, "2026-11-26T00:00:00Z", { answers: [denied()] });
+  await assert.rejects(trigger(alone, "j", { ...order, timeout: 200 }), /no node answers whose login may set timers; whether it runs is not known/);
 });
 
 test("trigger says at once that a namespace has no timers, or that the login may not trigger the job", async () => {

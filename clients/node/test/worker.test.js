@@ -7,13 +7,15 @@ import { parseInstant } from "../lib/values.js";
 import { Worker, add, consumerConfig } from "../lib/worker.js";
 
 test("a slot that ends whatever the definition says ends although the definition cannot be read", async () => {
-  const now = parseInstant("2026-11-21T07:00:00Z"), old = "j:2026-11-19T07:00:00Z", young = "j:2026-11-21T07:00:00Z";
+  const now = parseInstant("2026-11-21T07:00:00Z"), old = "j:2026-11-19T07:00:00Z", young = "j:2026-11-21T07:00:00Z", late = "j:2026-11-21T06:00:00Z";
   const node = { name: "n", now: () => now, own: () => 0, clock: { error: () => 0 }, implausible: false, trusted: () => true, signal: new AbortController().signal };
   const registry = { entries: new Map(), async entry() { throw new Error("its definition cannot be read"); } };
   for (const [headers, record, state] of [
-    [{ "Cronce-Slot": young, "Cronce-Missed": "1" }, undefined, "missed"],
+    [{ "Cronce-Slot": late, "Cronce-Missed": "1" }, undefined, "missed"],
+    [{ "Cronce-Slot": young, "Cronce-Missed": "1" }, undefined, undefined], // a producer leaves out no slot that is due now
+    [{ "Cronce-Slot": young, "Cronce-Refused": "too large" }, undefined, undefined], // nor refuses a planned one
     [{ "Cronce-Slot": "j:m.2026-11-20T07:00:00Z" }, undefined, "missed"],
-    [{ "Cronce-Slot": "j:@k", "Cronce-Refused": "too large" }, undefined, "failed"],
+    [{ "Cronce-Slot": "j:@k", "Nats-Msg-Id": "j:@k/r2", "Cronce-Refused": "lost" }, undefined, "failed"],
     [{ "Cronce-Slot": old }, undefined, "expired"],
     [{ "Cronce-Slot": old }, { v: 1, id: old, state: "retrying", attempt: 1, retry_at: "2026-11-21T08:00:00Z" }, "failed"],
     [{ "Cronce-Slot": young }, undefined, undefined],

@@ -106,7 +106,7 @@ Checks: ` + doctorChecks,
 	return cmd
 }
 
-const doctorChecks = `missing, settings, timers, layout, rollup, batches, orders, storage, full, replicas, replica, sync, version,
+const doctorChecks = `missing, settings, timers, layout, rollup, batches, orders, foreign, storage, full, replicas, replica, sync, version,
 limit, max_payload, retention, lease, duplicates, clock, tzdata, node, producer, worker, unasked,
 paused, unused, fired, ack_pending, broken, future, handler, watermark, stuck, lock, unreadable,
 sweep, rewound, unread, alerts, intake, incomplete.`

@@ -92,6 +92,14 @@ func ServiceName(namespace string) string {
 // APISubject returns the subject of an endpoint of the namespace's NATS micro service.
 func APISubject(namespace, endpoint string) string { return namespace + ".api." + endpoint }
 
+// LaterSubject returns the subject on which a login that may not set timers asks a node to trigger a
+// job later. "*" stands for every job.
+func LaterSubject(namespace, name string) string { return APISubject(namespace, "later."+name) }
+
+// LaterReplies returns the subject prefix on which such a login receives the answers. It names the
+// job, so that the login of a caller does not receive the answers to others.
+func LaterReplies(namespace, name string) string { return ReplyPrefix(namespace) + ".later." + name }
+
 // Grant is one thing that a login may do, with the subjects that it needs for that. A login
 // may use only the subjects of its grants. Its JSON is a line of "cronce auth -o json".
 type Grant struct {

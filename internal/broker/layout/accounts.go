@@ -236,10 +236,11 @@ func (all *accounts) connectToNodes(a *Account) {
 				continue
 			}
 			for _, asked := range subjects(asker.Login.Grants, func(g Grant) []string { return g.Publish }) {
-				// A login that serves orders exports api.*.*, which also matches a request to one
-				// node. That request must go to the account of the node, which exports api.node.*.
-				toOne := strings.HasPrefix(asked, APISubject(ns, "node."))
-				if covers(subject, asked) && (!toOne || subject == APISubject(ns, "node.*")) {
+				// A login that serves orders exports api.*.*, which also matches requests that only
+				// other nodes answer. They must go to the accounts that export their own subject.
+				elsewhere := slices.ContainsFunc([]string{APISubject(ns, "node.*"), LaterSubject(ns, "*")},
+					func(own string) bool { return covers(own, asked) && subject != own })
+				if covers(subject, asked) && !elsewhere {
 					e.To = append(e.To, asker.Name)
 					asker.Imports = append(asker.Imports, Import{Account: a.Name, Subject: asked})
 				}

@@ -104,6 +104,9 @@ func SlotStream(namespace string) string { return namespace + "_slots" }
 
 func TimerStream(namespace string) string { return namespace + "_timers" }
 
+// TimersOf returns the pattern of the subjects of a job's timers. "*" stands for every job.
+func TimersOf(namespace, name string) string { return namespace + ".timer.set." + name + ".>" }
+
 func EventStream(namespace string) string { return namespace + "_events" }
 
 // Bucket returns the name of a namespace's bucket: "ledger", "jobs", "nodes" or "state".

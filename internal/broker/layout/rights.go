@@ -36,7 +36,7 @@ func (a Access) reading() []right {
 		may("read waiting slots and timers", []Role{RoleProducer, RoleViewer, RoleOperator},
 			a.ask("STREAM.MSG.GET", a.timers()), a.ask("DIRECT.GET", a.slots(), a.timers())),
 		may("list slots and events", readers, a.ask("DIRECT.GET", ledger, EventStream(a.Namespace))),
-		may("find problems", readers, a.ask("CONSUMER.LIST", a.slots(), a.timers()), a.ask("DIRECT.GET", a.bucket("state")), a.ask("CONSUMER.INFO", append(a.onConsumers(), a.alerts())...)),
+		may("find problems", readers, a.ask("CONSUMER.LIST", Streams(a.Namespace)...), a.ask("DIRECT.GET", a.bucket("state")), a.ask("CONSUMER.INFO", append(a.onConsumers(), a.alerts())...)),
 		{readers, Grant{What: "watch events", Subscribe: []string{a.Namespace + ".event.*.*"}}},
 		may("ask nodes for the output and the progress of running slots", readers, []string{a.Namespace + ".node.*.output"}),
 	}
@@ -56,7 +56,8 @@ func (a Access) producing() []right {
 	producers := []string{a.Namespace + ".producers"}
 	return []right{
 		may("publish slots", orders, []string{a.Namespace + ".slot.*.*"}),
-		may("set timers", orders, []string{a.Namespace + ".timer.set.*.*"}),
+		may("set timers", orders, []string{TimersOf(a.Namespace, "*")}),
+		{producer, Grant{What: "set the timers that callers ask for", Subscribe: []string{LaterSubject(a.Namespace, "*")}}},
 		may("publish events", orders, []string{a.Namespace + ".event.*.*"}),
 		may("know which late slots had an alert", producer, a.ask("DIRECT.GET", EventStream(a.Namespace)), a.value("state", "alert.*")),
 		may("move the watermark", producer, a.value("state", WatermarkKey)),
@@ -151,7 +152,12 @@ func (a Access) calling() []right {
 		may("see whether JetStream is enabled, and what is set up", caller,
 			[]string{a.api() + "INFO"}, a.ask("STREAM.INFO", Streams(ns)...), a.ask("DIRECT.GET", value("state")+SettingsKey)),
 		may("read the jobs that it may trigger", caller, a.ask("DIRECT.GET", around(value("jobs"), a.Jobs, "")...)),
-		may("trigger them", caller, around(ns+".slot.*.", a.Jobs, ""), around(ns+".timer.set.", a.Jobs, ".>")),
+		may("trigger them", caller, around(ns+".slot.*.", a.Jobs, "")),
+		// A timer's headers choose what the server publishes with its own rights, so a caller sets none.
+		{caller, Grant{
+			What:    "ask nodes to trigger them later",
+			Publish: around(LaterSubject(ns, ""), a.Jobs, ""), Subscribe: around(LaterReplies(ns, ""), a.Jobs, ".>"),
+		}},
 		may("publish that it has triggered them", caller, around(ns+".event."+string(job.EventOrdered)+".", a.Jobs, "")),
 		may("read the records of their slots", caller,
 			a.ask("DIRECT.GET", around(value("ledger"), a.Jobs, ".>")...), a.ask("DIRECT.GET", around(a.timers()+"."+ns+".timer.set.", a.Jobs, ".>")...)),

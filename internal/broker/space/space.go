@@ -148,6 +148,10 @@ func (s *Space) Atomic(stream string) bool { return s.atomic[stream] }
 // true.
 func (s *Space) MayList() bool { return s.login.MayPublish(s.API("DIRECT.GET." + s.SlotStream())) }
 
+// MayPublish reports whether the login may publish on every subject of the pattern. If that is not
+// known, it returns true.
+func (s *Space) MayPublish(pattern string) bool { return s.login.MayPublish(pattern) }
+
 // Bucket returns the namespace's bucket of that name.
 func (s *Space) Bucket(what string) wire.Bucket {
 	name := layout.Bucket(s.Namespace, what)

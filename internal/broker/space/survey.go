@@ -41,6 +41,9 @@ type Survey struct {
 	Differences []layout.Difference
 	Queues      []Queue
 
+	// Foreign are consumers and streams that others have made, as far as the login may list them.
+	Foreign []Foreign
+
 	// Account is the account's usage and limits. It is nil if the server did not answer.
 	Account *jetstream.AccountInfo
 }
@@ -77,7 +80,7 @@ func Examine(ctx context.Context, js jetstream.JetStream, o Options) (*Space, Su
 func (s *Space) Examine(ctx context.Context) (*Space, Survey, error) {
 	s = s.WithFailDenied() // a copy, whose settings the survey sets
 	v := Survey{Streams: map[string]*jetstream.StreamInfo{}}
-	for _, step := range []func(context.Context, *Survey) error{s.surveyStreams, s.surveySettings, s.surveyQueues, s.surveyAccount} {
+	for _, step := range []func(context.Context, *Survey) error{s.surveyStreams, s.surveySettings, s.surveyQueues, s.surveyForeign, s.surveyAccount} {
 		if err := step(ctx, &v); err != nil {
 			return nil, v, err
 		}

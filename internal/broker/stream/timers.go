@@ -81,6 +81,11 @@ func (t *Timers) Set(ctx context.Context, timer Timer, revision uint64) (uint64,
 	return won, err
 }
 
+// MaySet reports whether the login may set timers of a job. If that is not known, it returns true.
+func (t *Timers) MaySet(name string) bool {
+	return t.s.MayPublish(layout.TimersOf(t.s.Namespace, name))
+}
+
 // UnreadableTimerError reports a stored timer that cannot be decoded. It wraps job.ErrInvalid or
 // job.ErrVersion.
 type UnreadableTimerError struct {
@@ -201,10 +206,7 @@ func (t *Timers) read(e wire.Entry) (WaitingSlot, error) {
 	return w, err
 }
 
-func (t *Timers) subject(slot job.Slot) string {
-	// The key is JOB.t.TOKEN with the token escaped. The key of a shard has one more token.
-	return t.s.Namespace + ".timer.set." + strings.Replace(slot.Key(), ".t.", ".", 1)
-}
+func (t *Timers) subject(slot job.Slot) string { return core.TimerSubject(t.s.Namespace, slot) }
 
 // missing returns the error for a namespace without a stream of timers.
 func (t *Timers) missing() error {

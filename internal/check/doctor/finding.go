@@ -35,6 +35,7 @@ func Check(f Facts) []Finding {
 	c := &check{Facts: f}
 	c.layout()
 	c.outdated()
+	c.foreign()
 	c.full()
 	c.storage()
 	c.servers()

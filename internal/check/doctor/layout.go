@@ -61,6 +61,19 @@ func (c *check) layout() {
 	}
 }
 
+// foreign names consumers and streams that no program of the namespace has made.
+func (c *check) foreign() {
+	for _, f := range c.Survey.Foreign {
+		if f.Consumer != "" {
+			c.add(Warning, "foreign", "consumer "+f.Consumer+" of "+layout.Title(f.Stream), "no program of this namespace has made it: it "+f.What,
+				"a login that should not may read or withhold what is stored", fmt.Sprintf("find out who made it, or remove it: nats consumer rm %s %s", f.Stream, f.Consumer))
+		} else {
+			c.add(Warning, "foreign", layout.Title(f.Stream), "it is none of this namespace's streams, and it "+f.What,
+				"slots may be kept, copied or forged", "find out who made it, or change it: nats stream edit "+f.Stream)
+		}
+	}
+}
+
 // storage checks the replicas.
 func (c *check) storage() {
 	single, fewer, behind := []string{}, []string{}, map[string][]string{}

@@ -272,7 +272,7 @@ func TestAMessageThatIsTooLargeIsARunThatIsRecordedAsFailed(t *testing.T) {
 	if len(w.Payload) != 0 || !strings.Contains(w.Refused, "262145 bytes") {
 		t.Errorf("larger: %d bytes (%s)", len(w.Payload), w.Refused)
 	}
-	step := core.Decide(core.Delivery{Message: w.Message, Published: w.Published}, core.View{Now: w.Published, Horizon: time.Hour, Self: "A"})
+	step := core.Decide(core.Delivery{Message: w.Message, Published: w.Published}, core.View{Now: w.Published, Horizon: time.Hour, Self: "A", Entry: &plans.Entry{Definition: plans.Definition{Job: charge}}})
 	if step.Action != core.End || step.Record.State != job.Failed || step.Record.Error != w.Refused {
 		t.Errorf("a worker records %s (%s), want failed", step.Record.State, step.Record.Error)
 	}

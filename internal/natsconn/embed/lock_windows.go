@@ -13,6 +13,9 @@ const noFollow = 0
 // hasOtherNames returns false, because os.FileInfo has no link count on Windows.
 func hasOtherNames(os.FileInfo) bool { return false }
 
+// otherWriters returns nothing, because os.FileInfo has no access lists on Windows.
+func otherWriters(os.FileInfo) string { return "" }
+
 // tryLock locks one byte far behind the end of the file: locks on Windows are
 // mandatory, and other processes must be able to read the holder.
 func tryLock(f *os.File) error {

@@ -71,6 +71,11 @@ func start(cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	if info, err := os.Stat(cfg.Store); err == nil {
+		if who := otherWriters(info); who != "" {
+			cfg.Logger.Warn("others may write to the store: they can change or remove all jobs and slots", "store", cfg.Store, "who", who, "fix", "chmod go-w, or another folder with --store DIR")
+		}
+	}
 	s := &Server{cfg: cfg, name: namePrefix + rand.Text(), lock: lock, watched: make(chan struct{})}
 	if cfg.Peer != nil {
 		s.name = cfg.Peer.Name

@@ -1,11 +1,14 @@
 package embed
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -56,6 +59,23 @@ func TestServerServesJetStreamAndKeepsItsFiles(t *testing.T) {
 	}
 	if n := stream.CachedInfo().State.Msgs; n != 1 {
 		t.Errorf("%d messages after a restart, want 1", n)
+	}
+}
+
+func TestStartWarnsOfAStoreThatOthersMayWriteTo(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("os.FileInfo has no access lists on Windows")
+	}
+	for mode, warns := range map[os.FileMode]bool{0o700: false, 0o755: false, 0o777: true, 0o777 | os.ModeSticky: true} {
+		var log bytes.Buffer
+		store := filepath.Join(t.TempDir(), "store")
+		if err := errors.Join(os.Mkdir(store, 0o700), os.Chmod(store, mode)); err != nil {
+			t.Fatal(err)
+		}
+		startServer(t, Config{Listen: "127.0.0.1:0", Store: store, Logger: slog.New(slog.NewTextHandler(&log, nil))}).Close()
+		if got := strings.Contains(log.String(), "others may write to the store"); got != warns {
+			t.Errorf("a store with mode %v: warning: %v, want %v: %s", mode, got, warns, log.String())
+		}
 	}
 }
 

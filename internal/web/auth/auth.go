@@ -177,6 +177,14 @@ func (g *Guard) Wrap(next http.Handler) http.Handler {
 // admit calls next if a method identifies the user of the request, and refuses it otherwise.
 func (g *Guard) admit(w http.ResponseWriter, r *http.Request, next http.Handler) {
 	if len(g.methods) == 0 { // the server needs no login
+		if fromOtherSite(r) {
+			if isNavigation(r) { // a person follows a link: the request of the page itself is let in
+				bounce(w)
+				return
+			}
+			problem.Refuse(w, r, fault.CrossSite, "a page of another site sent the request: open this site's own pages, or use a program other than a browser")
+			return
+		}
 		next.ServeHTTP(w, withUser(r, g.anonymous(r)))
 		return
 	}
@@ -198,6 +206,13 @@ func (g *Guard) admit(w http.ResponseWriter, r *http.Request, next http.Handler)
 		g.log.Warn("credentials refused", "remote", r.RemoteAddr, "path", r.URL.Path, "error", refused)
 	}
 	g.refuse(w, r, refused)
+}
+
+// fromOtherSite reports whether a browser says that a page of another site sent the request. Such a page must
+// not use what a person's browser can reach. With a login, the cookie is not sent then.
+func fromOtherSite(r *http.Request) bool {
+	site := r.Header.Get("Sec-Fetch-Site")
+	return site == "cross-site" || site == "same-site"
 }
 
 // anonymous names the user of a server that needs no login.

@@ -295,3 +295,32 @@ func TestLinkOfAnotherSiteReloadsItselfInPlaceOfTheLoginPage(t *testing.T) {
 		t.Errorf("then: %d", w.StatusCode)
 	}
 }
+
+// A page of another site makes the browser of a person read what only that browser can reach.
+func TestServerWithoutALoginRefusesTheRequestsOfOtherSites(t *testing.T) {
+	t.Parallel()
+	h := guarded(t, auth.Config{Listen: "127.0.0.1:80", Logger: slog.New(slog.DiscardHandler)})
+	for _, tc := range []struct {
+		site, accept string
+		want         int
+		passes       bool
+	}{
+		{"cross-site", "*/*", http.StatusForbidden, false},
+		{"same-site", "application/json", http.StatusForbidden, false}, // another port of this host
+		{"cross-site", "text/html", http.StatusOK, false},              // a link: the browser asks again by itself
+		{"same-origin", "*/*", http.StatusOK, true},
+		{"none", "text/html", http.StatusOK, true}, // a person types the address
+		{"", "*/*", http.StatusOK, true},           // a program
+	} {
+		r := httptest.NewRequest(http.MethodGet, "http://127.0.0.1/api/v1/jobs", nil)
+		r.Header.Set("Accept", tc.accept)
+		if tc.site != "" {
+			r.Header.Set("Sec-Fetch-Site", tc.site)
+		}
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if passed := strings.HasPrefix(w.Body.String(), "user "); w.Code != tc.want || passed != tc.passes {
+			t.Errorf("%q asks for %s: %d, passed on: %v: %s", tc.site, tc.accept, w.Code, passed, w.Body)
+		}
+	}
+}
