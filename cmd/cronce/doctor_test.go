@@ -102,7 +102,7 @@ func TestDoctorOfASickFleet(t *testing.T) {
 	}
 	for format, name := range map[string]string{"text": "doctor_sick.txt", "json": "doctor_sick.json"} {
 		r := f.run(t, "doctor", "-o", format)
-		if r.code != base.ExitFound || r.stderr != "cronce: the check found something: 2 errors, 5 warnings, 2 notes\n" {
+		if r.code != base.ExitFound || r.stderr != "cronce: the check found something: 3 errors, 5 warnings, 2 notes\n" {
 			t.Errorf("exit status %d, stderr %q", r.code, r.stderr)
 		}
 		stdout := strings.ReplaceAll(r.stdout, server.VERSION, "VERSION")

@@ -106,10 +106,10 @@ Checks: ` + doctorChecks,
 	return cmd
 }
 
-const doctorChecks = `missing, settings, timers, layout, rollup, batches, orders, foreign, storage, full, replicas, replica, sync, version,
-limit, max_payload, retention, lease, duplicates, clock, tzdata, node, producer, worker, unasked,
-paused, unused, fired, ack_pending, broken, future, handler, watermark, stuck, lock, unreadable,
-sweep, rewound, unread, alerts, intake, incomplete.`
+const doctorChecks = `missing, settings, timers, layout, rollup, batches, orders, foreign, storage, full, replicas, replica,
+sync, version, limit, max_payload, retention, lease, duplicates, clock, tzdata, node, domains, producer,
+worker, consumer, unasked, paused, unused, fired, ack_pending, broken, future, handler, unregistered,
+watermark, stuck, lock, unreadable, sweep, rewound, unread, alerts, intake, incomplete.`
 
 func (f doctorFlags) check() error {
 	if f.force && !f.reset && !f.remove {

@@ -200,8 +200,10 @@ func problemCells(p client.SlotProblem) []string {
 
 func (v *verifier) printReport(r client.Verification) error {
 	verdict := "all is well"
-	if !r.OK {
+	if unsuccessful := r.Outcomes[job.Failed] + r.Outcomes[job.Expired] + r.Outcomes[job.Missed]; !r.OK {
 		verdict = wrongs(r)
+	} else if unsuccessful > 0 {
+		verdict = fmt.Sprintf("every slot is accounted for, and %s did not succeed: see the outcomes", base.Plural(unsuccessful, "slot"))
 	}
 	w := base.NewTable(v.Stdout)
 	fmt.Fprintf(w, "verdict\t%s\n", verdict)

@@ -158,6 +158,25 @@ func TestEachFinding(t *testing.T) {
 		"a difference that it cannot": {func(f *Facts) {
 			f.Survey.Differences = []layout.Difference{{Where: "queue q", Field: "ack policy", Found: "none", Want: "explicit", Remove: "nats consumer rm cronce_slots q"}}
 		}, "layout error queue q", "nats consumer rm cronce_slots q"},
+		"a queue without a consumer": {func(f *Facts) { f.Survey.Queues[0].Slots = nil }, "consumer error queue default", "setup --queue default"},
+		"a queue without a consumer, whose workers have just started": {func(f *Facts) {
+			f.Survey.Queues[0].Slots = nil
+			f.eachNode(func(_ int, n *exchange.NodeEvent) { n.Node.Started = now.Add(-5 * time.Second) })
+		}, "", ""},
+		"a handler for a job that is not in the registry": {func(f *Facts) {
+			f.Handlers["w1"] = exchange.Handlers{Node: "w1", Jobs: []string{"report", "extra"}}
+		}, "unregistered warning job extra", "job apply -f FILE"},
+		"a handler of a node that has just started": {func(f *Facts) {
+			f.Handlers["w1"] = exchange.Handlers{Node: "w1", Jobs: []string{"report", "extra"}}
+			f.eachNode(func(_ int, n *exchange.NodeEvent) { n.Node.Started = now.Add(-5 * time.Second) })
+		}, "", ""},
+		"a fleet of the same name in a connected domain": {func(f *Facts) { f.Strangers = []string{"x"} }, "domains error node x", "--namespace NAME"},
+		"a consumer of others": {func(f *Facts) {
+			f.Survey.Foreign = []space.Foreign{{Stream: "KV_cronce_jobs", Consumer: "x", What: "stays"}}
+		}, "foreign warning consumer x of bucket cronce_jobs", "nats consumer rm KV_cronce_jobs x"},
+		"a stream of others": {func(f *Facts) {
+			f.Survey.Foreign = []space.Foreign{{Stream: "copy", What: "copies"}}
+		}, "foreign warning stream copy", "nats stream edit copy"},
 		"a node with another lease":    {func(f *Facts) { f.Nodes[1].Node.Lease = 6 * time.Second }, "settings warning node w2 (lease 6s)", "the stored lease is 20s"},
 		"a sweep that is late":         {func(f *Facts) { f.Sweep.Time = now.Add(-5 * time.Minute) }, "sweep warning sweep", "5m0s ago"},
 		"a sweep before a long outage": {func(f *Facts) { f.Sweep.Time = now.Add(-3 * time.Hour) }, "sweep warning sweep", "3h0m0s ago"},
@@ -292,7 +311,7 @@ func TestEachFinding(t *testing.T) {
 		"no producer": {func(f *Facts) { f.eachNode(func(_ int, n *exchange.NodeEvent) { n.Node.Producer = false }) }, "producer error ", "cronce run"},
 		"no producer, and no job": {func(f *Facts) {
 			f.eachNode(func(_ int, n *exchange.NodeEvent) { n.Node.Producer = false })
-			f.Jobs = nil
+			f.Jobs, f.Handlers = nil, nil
 		}, "", ""},
 
 		"a queue of jobs without workers": {func(f *Facts) {
@@ -373,7 +392,7 @@ func TestEachFinding(t *testing.T) {
 		"a watermark that knows too much": {func(f *Facts) { f.Watermark.Revision = 8 }, "watermark error watermark", "revision 8"},
 		"a watermark that stands still":   {func(f *Facts) { f.Watermark.Time = now.Add(-61 * time.Second) }, "watermark error watermark", "behind"},
 		"a watermark that stands still without jobs": {func(f *Facts) {
-			f.Watermark.Time, f.Jobs = now.Add(-time.Hour), nil
+			f.Watermark.Time, f.Jobs, f.Handlers = now.Add(-time.Hour), nil, nil
 		}, "", ""},
 
 		"a slot on a dead node":               {func(f *Facts) { f.open(job.Running, "gone", 161*time.Second) }, "stuck warning slot report:2026-11-21T07:00:00Z", "slot explain"},

@@ -42,6 +42,9 @@ type Facts struct {
 	WatermarkErr                        error
 	WatermarkRevision, RegistryRevision uint64
 
+	// Strangers are nodes that answer for this namespace, and have no record in its bucket.
+	Strangers []string
+
 	// Refused is how many completions were refused in the last day, Latest the newest of
 	// them.
 	Refused int

@@ -9,6 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/cronce-io/cronce/internal/broker/layout"
 	"github.com/cronce-io/cronce/internal/broker/space"
 	"github.com/cronce-io/cronce/internal/codec"
 	"github.com/cronce-io/cronce/internal/core/exchange"
@@ -24,6 +25,10 @@ const (
 	// copyWithin is how long after a slot's due time a producer may publish a copy of it although
 	// the watermark says that the slot was published.
 	copyWithin = time.Minute
+
+	// settling is how long a node that starts may take to create the consumers of its queues, and to add
+	// its jobs to the registry.
+	settling = 15 * time.Second
 )
 
 func (c *check) settings() {
@@ -75,6 +80,10 @@ func (c *check) nodes() {
 			c.add(Warning, "node", "node "+e.Name, "its record cannot be read: "+e.Err.Error(), "its claims cannot be taken over", c.nodeRemoval(e))
 		}
 	}
+	if len(c.Strangers) > 0 {
+		c.add(Error, "domains", "node "+few(c.Strangers), "they answer for this namespace, and their records are not in its bucket: another fleet of the same name is in a connected JetStream domain",
+			"what one fleet publishes is stored in both: triggered runs run twice", "give one of the fleets a name of its own: cronce run --namespace NAME, with an application of its jobs there")
+	}
 	if !c.produces() && c.Full == "" && slices.ContainsFunc(c.Jobs, c.active) {
 		c.add(Error, "producer", "", "no live node produces", "no slot is published", "start a producer: "+c.cronce("run"))
 	}
@@ -112,6 +121,9 @@ func (c *check) queue(q space.Queue, jobs []string, used bool) {
 	run := "start a worker that has handlers for them: " + c.cronce("run --queue "+q.Name+" -f jobs.yaml")
 	switch {
 	case c.Full != "": // heartbeats are not stored either, so the workers may live
+	case len(workers) > 0 && q.Slots == nil && (len(jobs) > 0 || q.Waiting > 0) && c.settled(workers):
+		c.add(Error, "consumer", about, "it has no consumer, so its workers get no slots, and they may not create it or the server refuses to", "its slots wait, and expire",
+			c.cronce("setup --queue "+q.Name)+" with a login that may create it; if the server refuses that (10104), the consumer's file is damaged: stop the server, remove streams/"+layout.SlotStream(c.Namespace)+"/obs/"+q.Name+" from its store, start it, and do this again")
 	case len(workers) > 0:
 		if slices.Contains(c.Unasked, q.Name) {
 			c.add(Warning, "unasked", about, fmt.Sprintf("%d slots wait, and its workers are idle and do not ask for them: %s", q.Waiting+q.Fired, few(codec.Map(workers, func(n exchange.Node) string { return n.Name }))),
@@ -136,6 +148,12 @@ func (c *check) queue(q space.Queue, jobs []string, used bool) {
 		c.add(Warning, "fired", about, fmt.Sprintf("%d triggered runs are due and wait, and no live node works on it", q.Fired),
 			"they wait, and expire", run+"; or trigger them again with the same key, which moves them to the current queues of their jobs")
 	}
+}
+
+// settled reports whether one of the nodes has run for long enough to have created and registered what it
+// needs.
+func (c *check) settled(nodes []exchange.Node) bool {
+	return slices.ContainsFunc(nodes, func(n exchange.Node) bool { return c.Now.Sub(n.Began()) > settling })
 }
 
 // paused reports a consumer that is paused on the server, as by "nats consumer pause". Its messages
@@ -186,10 +204,38 @@ func (c *check) jobs() {
 			unhandled = append(unhandled, name)
 		}
 	}
+	c.unregistered()
 	if len(unhandled) > 0 {
 		c.add(Warning, "handler", "job "+few(unhandled), "workers serve its queue, but none has a handler for it",
 			"its slots are released again and again until they expire",
 			"start a worker that has a handler for it, or "+c.cronce("job pause "+unhandled[0])+", or "+c.cronce("job rm "+unhandled[0]))
+	}
+}
+
+// unregistered reports handlers of live nodes for jobs that are not in the registry. A node whose login may
+// not write the registry does not add its jobs.
+func (c *check) unregistered() {
+	known := map[string]bool{}
+	for _, e := range c.Jobs {
+		known[e.Job.Name] = true
+	}
+	for _, b := range c.Broken {
+		known[b.Name] = true
+	}
+	var missing []string
+	for _, n := range c.live() {
+		if !n.Worker || !c.settled([]exchange.Node{n}) {
+			continue
+		}
+		for _, name := range c.Handlers[n.Name].Jobs {
+			if !known[name] && !slices.Contains(missing, name) {
+				missing = append(missing, name)
+			}
+		}
+	}
+	if slices.Sort(missing); len(missing) > 0 {
+		c.add(Warning, "unregistered", "job "+few(missing), "live workers have a handler for it, and it is not in the registry", "none of its slots is published",
+			c.cronce("job apply -f FILE")+" with the workers' job file and the login of an operator; or take the job out of that file")
 	}
 }
 

@@ -75,7 +75,7 @@ func Gather(ctx context.Context, from Sources) (*kv.Store, Facts, error) {
 		return store, f, nil
 	}
 	g := gatherer{store, from, &f}
-	for _, part := range []func(context.Context) error{g.watermark, g.registry, g.nodes, g.handlers, g.readRefusals, g.readUnfinished, g.locks, g.sweepEnd, g.unread, g.nodeConsumers, g.unasked} {
+	for _, part := range []func(context.Context) error{g.watermark, g.registry, g.nodes, g.strangers, g.handlers, g.readRefusals, g.readUnfinished, g.locks, g.sweepEnd, g.unread, g.nodeConsumers, g.unasked} {
 		if err := part(ctx); err != nil {
 			return nil, f, err
 		}
@@ -124,6 +124,29 @@ func (g gatherer) nodes(ctx context.Context) (err error) {
 		}
 		g.f.Now, err = g.Time(ctx)
 		g.f.Local = time.Now()
+	}
+	return err
+}
+
+// strangers are the nodes of another fleet with the same namespace. The subjects of a namespace cross the
+// connections between leaf nodes, and the records of nodes do not. A node that has just started has a
+// record by the second look.
+func (g gatherer) strangers(ctx context.Context) error {
+	answered, err := g.PingNodes(ctx)
+	if err != nil {
+		return ctx.Err() // a login without the right learns nothing
+	}
+	unknown := func(nodes []exchange.NodeEvent) []string {
+		return slices.DeleteFunc(slices.Clone(answered), func(name string) bool {
+			return slices.ContainsFunc(nodes, func(e exchange.NodeEvent) bool { return e.Name == name })
+		})
+	}
+	if len(unknown(g.f.Nodes)) == 0 {
+		return nil
+	}
+	again, err := g.Nodes().List(ctx)
+	if err == nil {
+		g.f.Strangers = unknown(again)
 	}
 	return err
 }

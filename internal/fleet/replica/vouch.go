@@ -118,7 +118,8 @@ func (v *vouches) note(name string, e exchange.NodeEvent, err error) {
 	if err == nil || errors.Is(err, job.ErrNotFound) || exchange.IsUnreadable(err) {
 		k.readAt, k.produces, k.started = time.Now(), err == nil && e.Name == name && v.live(e), e.Node.Started
 		if !k.produces && changed {
-			v.log.Warn("announcements ignored: the announcing node has no live record as a producer", "node", name)
+			v.log.Warn("announcements ignored: the announcing node has no live record as a producer", "node", name,
+				"likely", "it is starting or was ended; if this is said for more than a minute, a fleet of the same namespace is in a connected JetStream domain: name another one with --namespace")
 		}
 	}
 	v.put(name, k)
