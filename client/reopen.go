@@ -25,6 +25,8 @@ type Retried struct {
 // and has lost its message gets a message. If the slot is split into shards, Retry reopens
 // those that did not succeed. id can also name one shard.
 //
+// A slot of a range of missed slots has no record. Retry backfills it.
+//
 // If the slot has succeeded, runs or waits, the error is a *SlotError that wraps job.ErrConflict.
 // If two operators retry a slot at the same time, one gets a *SlotConflictError or a
 // *SlotError.
@@ -53,6 +55,11 @@ func (c *Client) retry(ctx context.Context, s job.Slot) (Retried, error) {
 	if r != nil && r.Shards > 0 {
 		return c.reopenWhole(ctx, *r, revision)
 	}
+	if r == nil && s.Shards == 0 {
+		if _, err := c.rangeOf(ctx, s); !errors.Is(err, job.ErrNotFound) {
+			return c.backfillOne(ctx, s, err)
+		}
+	}
 	e, now, err := c.checkReopen(ctx, s, r)
 	if err == nil && s.Shards > 0 {
 		err = c.openWhole(ctx, s.Whole())
@@ -72,6 +79,30 @@ func (c *Client) retry(ctx context.Context, s job.Slot) (Retried, error) {
 		return Retried{}, err
 	}
 	return Retried{recordedDetails(o.record, o.revision), o.left()}, c.offerAll(ctx, []opened{o})
+}
+
+// backfillOne starts a slot of a range of missed slots, which has no record of its own. err is the
+// error of the search for the range.
+func (c *Client) backfillOne(ctx context.Context, s job.Slot, err error) (Retried, error) {
+	if err != nil {
+		return Retried{}, err
+	}
+	f := filler{Client: c}
+	if err := f.plan(ctx, s.Job, BackfillOptions{From: s.At, To: s.At.Add(time.Second)}); err != nil {
+		return Retried{}, err
+	}
+	if err := f.known(ctx); err != nil {
+		return Retried{}, err
+	}
+	if f.sum.Waiting > 0 {
+		return Retried{}, &SlotError{Slot: s, State: job.Pending, Why: "it waits to be run for the first time"}
+	}
+	if err := f.fill(ctx, 0); err != nil {
+		return Retried{}, err
+	}
+	d := nameOnly(s)
+	d.State, d.Queue, d.MaxAttempts = job.Pending, f.entry.Job.WithDefaults().Queue, f.entry.Job.WithDefaults().Retry.Attempts
+	return Retried{d, d.MaxAttempts}, nil
 }
 
 // opened is a slot whose record was reopened, and whose new message is not published yet.

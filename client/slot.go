@@ -27,6 +27,11 @@ type SlotRow struct {
 	Slot  time.Time `json:"slot,omitzero"`
 	State job.State `json:"state"`
 
+	// Count and Last are set for a range of missed slots: their number, and the instant of
+	// the last one. Slot is that of the first.
+	Count int       `json:"count,omitempty"`
+	Last  time.Time `json:"last,omitzero"`
+
 	// Attempt is the number of attempts so far. Fence is that of the last one. Node runs the
 	// slot, or wrote the outcome.
 	Attempt int    `json:"attempt,omitempty"`
@@ -81,7 +86,7 @@ func compareSlots(x, y SlotRow) int {
 // pendingSlot returns the row of a slot that has a message and no record.
 func pendingSlot(w stream.WaitingSlot) SlotRow {
 	row := SlotRow{
-		ID: w.Slot.ID(), Job: w.Slot.Job, Slot: w.Slot.At, State: job.Pending,
+		ID: w.Slot.ID(), Job: w.Slot.Job, Slot: w.Slot.At, State: job.Pending, Count: w.Missed, Last: w.MissedLast.UTC(),
 		Queue: w.Queue, Due: w.Due.UTC(), Published: w.Published.UTC(),
 	}
 	if w.Timer {
@@ -93,7 +98,7 @@ func pendingSlot(w stream.WaitingSlot) SlotRow {
 // recordedSlot returns the row of a slot that has a record.
 func recordedSlot(e kv.LedgerEntry) SlotRow {
 	row := SlotRow{
-		ID: e.Slot.ID(), Job: e.Slot.Job, Slot: e.Slot.At, State: e.State, Attempt: e.Attempt,
+		ID: e.Slot.ID(), Job: e.Slot.Job, Slot: e.Slot.At, State: e.State, Count: e.Count, Last: e.Last.UTC(), Attempt: e.Attempt,
 		Node: e.Node, Queue: e.Queue, Due: e.Due.UTC(), Published: e.Published.UTC(),
 		Finished: e.Finished.UTC(), Error: e.Error, Output: e.Output, Shadow: e.IsShadow(),
 	}
@@ -222,11 +227,6 @@ type SlotDetails struct {
 	RetryAt     time.Time     `json:"retry_at,omitzero"`
 	Attempts    []job.Attempt `json:"attempts,omitempty"`
 
-	// Count and Last are set for a range of missed slots: their number, and the instant of
-	// the last one.
-	Count int       `json:"count,omitempty"`
-	Last  time.Time `json:"last,omitzero"`
-
 	// Result is what the handler set with Run.SetResult. ResultDropped is its size in bytes
 	// if it was too large for the server's max_payload.
 	Result        json.RawMessage `json:"result,omitempty"`
@@ -243,11 +243,11 @@ func recordedDetails(r job.Record, revision uint64) SlotDetails {
 	return SlotDetails{
 		SlotRow:   recordedSlot(kv.LedgerEntry{Record: r, Revision: revision}),
 		Publisher: r.Publisher, JobRevision: r.JobRevision, MaxAttempts: r.MaxAttempts, RetryAt: r.RetryAt.UTC(),
-		Attempts: r.Attempts, Count: r.Count, Last: r.Last.UTC(), Result: r.Result, ResultDropped: r.ResultDropped, Record: &r, Revision: revision,
+		Attempts: r.Attempts, Result: r.Result, ResultDropped: r.ResultDropped, Record: &r, Revision: revision,
 	}
 }
 
-// Slot returns what is stored about a slot. If there is no such slot, the error is a *SlotError
+// Slot returns what is stored about a slot. For one of a range of missed slots, that is the range. If there is no such slot, the error is a *SlotError
 // that wraps job.ErrNotFound. A login of the role caller may not read a run that is due and has not
 // begun: the error then wraps job.ErrDenied.
 func (c *Client) Slot(ctx context.Context, id string) (SlotDetails, error) {
@@ -265,8 +265,8 @@ func (c *Client) Slot(ctx context.Context, id string) (SlotDetails, error) {
 	return SlotDetails{SlotRow: pendingSlot(*w), Publisher: w.Node, JobRevision: w.JobRevision}, nil
 }
 
-// find returns the slot's record, or, if there is none yet, its message. If there is neither, the
-// error is a *SlotError.
+// find returns the slot's record, or, if there is none yet, its message, or, if there is neither, the
+// record of the range of missed slots that has it. Without any of them, the error is a *SlotError.
 func (c *Client) find(ctx context.Context, s job.Slot) (r *job.Record, revision uint64, w *stream.WaitingSlot, err error) {
 	for range 2 { // a worker may take the message between the two reads: then there is a record
 		if r, revision, err = c.record(ctx, s); r != nil || err != nil {
@@ -276,7 +276,36 @@ func (c *Client) find(ctx context.Context, s job.Slot) (r *job.Record, revision 
 			return nil, revision, w, err
 		}
 	}
+	e, err := c.rangeOf(ctx, s)
+	switch {
+	case err == nil:
+		return &e.Record, e.Revision, nil, nil
+	case !errors.Is(err, job.ErrNotFound):
+		return nil, 0, nil, err
+	}
 	return nil, 0, nil, &SlotError{Slot: s, Why: "it has no record, and does not wait in the stream"}
+}
+
+// rangeOf returns the range of missed slots that has the slot, which has no record. If there is none,
+// the error wraps job.ErrNotFound.
+func (c *Client) rangeOf(ctx context.Context, s job.Slot) (kv.LedgerEntry, error) {
+	found, err := kv.RangeOf(ctx, c.cfg.Ledger, s)
+	c.cfg.Alive()
+	if err != nil {
+		return found, err
+	}
+	// An instant between two slots of the range is none of its slots.
+	e, _, err := c.cfg.Jobs.Read(ctx, s.Job)
+	c.cfg.Alive()
+	if err != nil {
+		return found, nil // the job is gone, or this login may not read it
+	}
+	for at := range e.Slots(s.At.Add(-time.Second), s.At) {
+		if at.Equal(s.At) {
+			return found, nil
+		}
+	}
+	return found, fmt.Errorf("range of missed slots with %s: %w", s, job.ErrNotFound)
 }
 
 // store writes the record at revision.

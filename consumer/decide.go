@@ -43,11 +43,23 @@ func (t *task) load(mayBlock bool) flow {
 	// read: if there is a record, the write is refused. A slot whose message was published again
 	// may have a record.
 	first := t.rounds == 0 && !t.lock.waited && t.d.Count <= 1 && t.d.Offer == 0
-	if !mayBlock && (entry == nil || !first || len(entry.Job.After) > 0) {
+	if !mayBlock && (entry == nil || !first || len(entry.Job.After) > 0 || t.d.Slot.Range) {
 		return wouldBlock
 	}
 	ctx := t.cfg.Node.Context()
 	t.view.Self, t.view.Horizon = t.cfg.Node.Name(), t.cfg.Horizon
+	t.view.Entry, t.lookupErr, t.view.Handles = entry, nil, t.cfg.Handler(t.d.Slot.Job) != nil
+	if entry == nil {
+		t.lookUp(ctx)
+	}
+	if t.d.Slot.Range {
+		switch left, err := t.skipRecorded(ctx, first); {
+		case err != nil:
+			return t.postpone(err)
+		case !left:
+			return t.respondWith(ack)
+		}
+	}
 	if !first {
 		rec, revision, err := t.readSlot(ctx, t.d.Slot)
 		if err != nil {
@@ -58,10 +70,6 @@ func (t *task) load(mayBlock bool) flow {
 		t.view.Record, t.view.Revision, t.view.OwnerDead = rec, revision, false
 		t.view.Disowned = t.retaken && rec != nil && rec.Node == t.view.Self
 		t.view.Admission = core.Admission{}
-	}
-	t.view.Entry, t.lookupErr, t.view.Handles = entry, nil, t.cfg.Handler(t.d.Slot.Job) != nil
-	if entry == nil {
-		t.lookUp(ctx)
 	}
 	if e := t.view.Entry; e != nil && t.view.Handles && len(e.Job.After) > 0 {
 		if err := t.readResults(ctx, e.Job.After); err != nil {

@@ -182,7 +182,7 @@ func (f *Fleet) unfinished(ctx context.Context, s job.Slot) (string, error) {
 	r, _, err := f.store.Ledger().Read(ctx, s)
 	switch {
 	case errors.Is(err, job.ErrNotFound):
-		if in, err := f.inRange(ctx, s); in || err != nil {
+		if _, err := kv.RangeOf(ctx, f.store.Ledger(), s); !errors.Is(err, job.ErrNotFound) {
 			return "", err
 		}
 		return s.ID() + " has not been claimed", nil
@@ -192,19 +192,6 @@ func (f *Fleet) unfinished(ctx context.Context, s job.Slot) (string, error) {
 		return fmt.Sprintf("%s is %s on %s, attempt %d", s.ID(), r.State, r.Node, r.Attempt), nil
 	}
 	return "", nil
-}
-
-// inRange reports whether the slot is one of a range of missed slots, which have one record.
-func (f *Fleet) inRange(ctx context.Context, s job.Slot) (bool, error) {
-	for e, err := range f.store.Ledger().List(ctx, kv.ListFilter{Job: s.Job}) {
-		if err != nil {
-			return false, err
-		}
-		if e.Slot.Range && !s.At.Before(e.Slot.At) && !s.At.After(e.Last) {
-			return true, nil
-		}
-	}
-	return false, nil
 }
 
 // planned returns the instants of a job's slots that are to be published after one time, up to and

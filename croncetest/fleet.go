@@ -173,7 +173,8 @@ func (f *Fleet) Trigger(name, key string, payload json.RawMessage) client.Run {
 }
 
 // Records returns the records of a job's slots in the order of their instants. Triggered runs, which
-// have no instant, come first. A slot has no record before it is claimed or has an outcome.
+// have no instant, come first. A slot has no record before it is claimed or has an outcome. Missed slots
+// that follow one another share a record, a range. Records returns it once for each of them.
 func (f *Fleet) Records(name string) []job.Record {
 	f.t.Helper()
 	ctx, cancel := f.patient()
@@ -186,10 +187,37 @@ func (f *Fleet) Records(name string) []job.Record {
 		}
 		all = append(all, e.Record)
 	}
+	all = f.spread(ctx, name, all)
 	slices.SortFunc(all, func(x, y job.Record) int {
 		return cmp.Or(x.Slot.At.Compare(y.Slot.At), strings.Compare(x.Slot.ID(), y.Slot.ID()))
 	})
 	return all
+}
+
+// spread replaces the record of each range by one for each of its slots that has none of its own.
+func (f *Fleet) spread(ctx context.Context, name string, all []job.Record) []job.Record {
+	own := map[job.Slot]bool{}
+	for _, r := range all {
+		own[r.Slot] = true
+	}
+	var spread []job.Record
+	for _, r := range all {
+		if !r.Slot.Range {
+			spread = append(spread, r)
+			continue
+		}
+		entry, _, err := f.store.Jobs().Read(ctx, name)
+		if err != nil {
+			f.t.Errorf("croncetest: job %s: %v", name, err)
+		}
+		for at := range entry.Slots(r.Slot.At.Add(-time.Second), r.Last) {
+			if r.Slot = job.NewSlot(name, at); !own[r.Slot] {
+				own[r.Slot] = true
+				spread = append(spread, r)
+			}
+		}
+	}
+	return spread
 }
 
 // Runs returns every start of a handler of the job, in order. After retries and crashes there are

@@ -28,10 +28,7 @@ type producerCase struct {
 	RegistryRevision uint64    `json:"registry_revision"`
 
 	Messages []published `json:"messages,omitempty"`
-	// MissedSingly stands for the messages with Cronce-Missed: 1 where there are
-	// many; they are one per slot, in order, and sent before the range.
-	MissedSingly *run      `json:"missed_singly,omitempty"`
-	After        *position `json:"watermark_after"`
+	After    *position   `json:"watermark_after"`
 }
 
 type position struct {
@@ -46,12 +43,6 @@ type published struct {
 
 	// Body is the body's bytes.
 	Body string `json:"body,omitempty"`
-}
-
-type run struct {
-	Count int    `json:"count"`
-	First string `json:"first"`
-	Last  string `json:"last"`
 }
 
 func TestProducers(t *testing.T) {
@@ -84,30 +75,8 @@ func answerProducer(t *testing.T, c producerCase) producerCase {
 			t.Error(err)
 		}
 	})
-	c.After, c.Messages, c.MissedSingly = b.after, b.messages, nil
-	c.summarise()
+	c.After, c.Messages = b.after, b.messages
 	return c
-}
-
-// summarise replaces many single missed slots by their number.
-func (c *producerCase) summarise() {
-	const many = 10
-	if len(c.Messages) <= many {
-		return
-	}
-	var rest []published
-	c.MissedSingly = &run{}
-	for _, m := range c.Messages {
-		if m.Headers[core.HeaderMissed] != "1" {
-			rest = append(rest, m)
-			continue
-		}
-		if c.MissedSingly.Count++; c.MissedSingly.First == "" {
-			c.MissedSingly.First = m.Headers[core.HeaderSlot]
-		}
-		c.MissedSingly.Last = m.Headers[core.HeaderSlot]
-	}
-	c.Messages = rest
 }
 
 // broker is all that a producer sees of one, at an instant that does not pass.

@@ -32,8 +32,10 @@ type LedgerEntry struct {
 
 // ListFilter narrows Ledger.List. The zero value selects all records.
 type ListFilter struct {
-	// Job selects the records of one job. Empty: all.
-	Job string
+	// Job selects the records of one job. Empty: all. Ranges selects only those of its ranges of
+	// missed slots.
+	Job    string
+	Ranges bool
 
 	// Since selects the records last written at this time or later. Zero: all.
 	Since time.Time
@@ -145,6 +147,32 @@ func (l *Ledger) List(ctx context.Context, f ListFilter) iter.Seq2[LedgerEntry, 
 	}
 }
 
+// Lister is what RangeOf asks. *Ledger implements it.
+type Lister interface {
+	List(ctx context.Context, f ListFilter) iter.Seq2[LedgerEntry, error]
+}
+
+// RangeOf returns the newest range of missed slots that begins at or before the slot's instant and
+// ends at or after it. If there is none, the error wraps job.ErrNotFound. A slot that has a record of
+// its own is not missed, even if a range has it between its ends.
+func RangeOf(ctx context.Context, l Lister, s job.Slot) (found LedgerEntry, err error) {
+	if !s.At.IsZero() && !s.Range {
+		for e, err := range l.List(ctx, ListFilter{Job: s.Job, Ranges: true}) {
+			switch {
+			case exchange.IsUnreadable(err):
+			case err != nil:
+				return LedgerEntry{}, err
+			case !s.At.Before(e.Slot.At) && !s.At.After(e.Last):
+				found = e
+			}
+		}
+	}
+	if found.Revision == 0 {
+		return found, fmt.Errorf("range of missed slots with %s: %w", s, job.ErrNotFound)
+	}
+	return found, nil
+}
+
 // each decodes the messages of batches, and yields them until the caller stops or a batch fails.
 func (l *Ledger) each(batches iter.Seq2[[]wire.Entry, error], yield func(LedgerEntry, error) bool) {
 	for found, err := range batches {
@@ -167,6 +195,9 @@ func (l *Ledger) found(ctx context.Context, f ListFilter) iter.Seq2[[]wire.Entry
 		return l.b.Batches(ctx, l.b.Stream, "", f.Since)
 	}
 	filter := l.b.Subject(f.Job + ".>")
+	if f.Ranges {
+		filter = l.b.Subject(f.Job + ".m.*")
+	}
 	return func(yield func([]wire.Entry, error) bool) {
 		// If this fails, the pass below gets the same error and retries.
 		if few, complete, err := l.b.Few(ctx, l.b.Stream, filter); err == nil && complete {

@@ -69,19 +69,18 @@
 //     a warning names them. If a resting producer becomes active because of that, it publishes
 //     what fell due in the last minute, whatever the watermark says.
 //   - A slot that is returned more than plans.LateAfter (1 min) after its due time is late. The
-//     job's catch-up policy decides about all its late slots together. The range of missed slots
-//     is published last.
+//     job's catch-up policy decides about all its late slots together. Missed slots that follow
+//     one another are one range. Ranges are published after what runs.
 //   - A watermark that cannot be read stops no producer, and one that an operator moved back
 //     restarts every producer from there.
 //   - While another producer may know slots that this one does not (a definition of a newer
 //     format, or newer time zone data), this one does not move the watermark.
 //   - Retries have no end. A producer that stops flushes nothing, as if it were killed.
 //
-// Known limit: if an acknowledgement is lost just before a long outage, and the job misses
-// more than a thousand slots, the range of missed slots may count a slot that ran. Its own
-// record is right.
+// Known limit: a range of missed slots may count a slot that ran, if a slot before it did not.
+// Its own record is right.
 //
 // docs/protocol.md, section 8, has the rules for other languages. docs/decisions has the
 // reasons and the rejected alternatives: 0003 (shares), 0010 (agenda), 0011 (watermark),
-// 0012 (standby), 0013 (publishing), 0014 (audits).
+// 0012 (standby), 0013 (publishing), 0014 (audits), 0096 (ranges).
 package producer

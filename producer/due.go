@@ -22,28 +22,38 @@ type dueSlot struct {
 	shard, shards int
 }
 
+// isRange reports whether this is a range of missed slots.
+func (s dueSlot) isRange() bool { return s.Missed > 0 }
+
 // isLate reports whether a catch-up policy has decided about the slot.
-func (s dueSlot) isLate() bool { return s.CaughtUp || s.Missed > 0 }
+func (s dueSlot) isLate() bool { return s.CaughtUp || s.isRange() }
 
 // message returns what the named producer publishes for the slot.
 func (s dueSlot) message(node string) core.Message {
 	slot := job.NewSlot(s.def.name, s.At).WithShard(s.shard, s.shards)
-	slot.Range = s.Range
+	slot.Range = s.isRange()
 	return core.Message{
 		Slot: slot, JobRevision: s.def.revision, Node: node, Due: s.Due,
 		CaughtUp: s.CaughtUp, Missed: s.Missed, MissedLast: s.Last,
 	}
 }
 
-// divided replaces each slot of a sharded job with its shards. A slot that the catch-up policy
-// leaves out stays whole.
+// payload returns the body of the message. A range has none, since it does not run.
+func (s dueSlot) payload() string {
+	if s.isRange() {
+		return ""
+	}
+	return s.def.payload
+}
+
+// divided replaces each slot of a sharded job with its shards. Ranges stay whole.
 func divided(slots []dueSlot) []dueSlot {
 	if !slices.ContainsFunc(slots, func(s dueSlot) bool { return s.line.shards > 0 }) {
 		return slots
 	}
 	var all []dueSlot
 	for _, s := range slots {
-		if s.line.shards == 0 || s.Missed > 0 {
+		if s.line.shards == 0 || s.isRange() {
 			all = append(all, s)
 			continue
 		}

@@ -171,8 +171,8 @@ func (b *broker) setAnswer(f func(core.Message) fault) {
 	b.answer = f
 }
 
-// has returns what is stored of a job: slot ID to "run", "caught up", "missed" or "range
-// N".
+// has returns what is stored of a job's slots: slot ID to "run", "caught up" or "missed". A slot in
+// a range is missed, unless it has a message of its own.
 func (b *broker) has(name string) map[string]string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -183,9 +183,9 @@ func (b *broker) has(name string) map[string]string {
 		}
 		switch {
 		case m.Slot.Range:
-			has[id] = fmt.Sprintf("range of %d to %s", m.Missed, m.MissedLast.Format(time.TimeOnly))
-		case m.Missed > 0:
-			has[id] = "missed"
+			for _, id := range b.members(m) {
+				has[id] = cmp.Or(has[id], "missed")
+			}
 		case m.CaughtUp:
 			has[id] = "caught up"
 		default:
@@ -195,7 +195,34 @@ func (b *broker) has(name string) map[string]string {
 	return has
 }
 
-// messages returns a copy of what is stored, by slot ID.
+// members returns the slots of a range, which b.mu protects.
+func (b *broker) members(m core.Message) (ids []string) {
+	for _, ev := range b.log {
+		if ev.Revision == m.JobRevision {
+			for at := range ev.Entry.Slots(m.Slot.At.Add(-time.Second), m.MissedLast) {
+				ids = append(ids, job.NewSlot(m.Slot.Job, at).ID())
+			}
+		}
+	}
+	if len(ids) < m.Missed {
+		b.t.Errorf("%s counts %d slots, and %d lie between its ends", m.Slot, m.Missed, len(ids))
+	}
+	return ids
+}
+
+// ranges returns the ranges of a job that are stored.
+func (b *broker) ranges(name string) (all []core.Message) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, m := range b.stored {
+		if m.Slot.Job == name && m.Slot.Range {
+			all = append(all, m)
+		}
+	}
+	return all
+}
+
+// messages returns a copy of what is stored, by message ID.
 func (b *broker) messages() map[string]core.Message {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -444,7 +471,7 @@ func (v *view) Send(queue string, m core.Message, payload []byte, answered func(
 	if f == fine && b.answer != nil {
 		f = b.answer(m)
 	}
-	id := m.Slot.ID()
+	id := m.Header()[core.HeaderMsgID][0]
 	_, duplicate := b.stored[id]
 	if !duplicate && (f == fine || f == lost) {
 		b.stored[id], b.storedAt[id] = m, time.Now()

@@ -121,15 +121,19 @@ func TestRefusedSlotsAreJudgedAgainWhenTheyTurnLate(t *testing.T) {
 				p.stop()
 				now := time.Now().Add(-10 * time.Second)
 				runs, missed := 0, 0
-				stored := b.messages()
-				for id, is := range b.has("a") {
-					late := now.Sub(stored[id].Due) > plans.LateAfter
+				has := b.has("a")
+				for id, is := range has {
+					slot, err := job.ParseSlotID(id)
+					if err != nil {
+						t.Fatal(err)
+					}
+					late := now.Sub(slot.At) > plans.LateAfter
 					switch {
 					case is == "missed" && late:
 						missed++
 					case is == "caught up" && late:
 						runs++
-					case is != "run" || now.Sub(stored[id].Due) > plans.LateAfter+5*time.Second:
+					case is != "run" || now.Sub(slot.At) > plans.LateAfter+5*time.Second:
 						t.Errorf("%s is %q", id, is)
 					}
 				}
@@ -137,8 +141,8 @@ func TestRefusedSlotsAreJudgedAgainWhenTheyTurnLate(t *testing.T) {
 				if want := min(tt.runs, n); runs != want && runs != want+1 {
 					t.Errorf("%d caught up, want %d", runs, want)
 				}
-				if len(stored) != len(slots(t, def, start, time.Now())) {
-					t.Errorf("%d slots stored", len(stored))
+				if len(has) != len(slots(t, def, start, time.Now())) {
+					t.Errorf("%d slots stored", len(has))
 				}
 			})
 		})

@@ -171,7 +171,7 @@ func (a *agenda) detach(l *line) {
 // takeBack puts a returned slot back on the agenda. The agenda returns it again, with all later
 // slots of its line. A range may have slots of several plans.
 func (a *agenda) takeBack(s dueSlot) {
-	if !s.Range {
+	if !s.isRange() {
 		a.rewind(s.line, s.At)
 		return
 	}

@@ -185,7 +185,7 @@ func (o *outbox) publishOrQueue(it *item, backlog *backlog) {
 	o.unannounced = true
 	o.unacked++
 	switch {
-	case it.Range && backlog.items > 1:
+	case it.isRange() && backlog.items > 1:
 		backlog.ranges = append(backlog.ranges, it)
 	case backlog.retry != nil:
 		o.park(it) // behind those that fail
@@ -208,7 +208,7 @@ func (o *outbox) publish(it *item) {
 // send sends the item's slot to the stream.
 func (o *outbox) send(it *item) error {
 	sent := time.Now()
-	err := o.p.cfg.Slots.Send(it.def.queue, it.message(o.p.cfg.Node), []byte(it.def.payload), func(duplicate bool, err error) {
+	err := o.p.cfg.Slots.Send(it.def.queue, it.message(o.p.cfg.Node), []byte(it.payload()), func(duplicate bool, err error) {
 		o.answers.put(answer{it, sent, duplicate, err})
 	})
 	if err != nil {
@@ -297,7 +297,9 @@ func (o *outbox) retryDue(now time.Time) time.Time {
 			}
 		case slices.ContainsFunc(backlog.waiting, outdated):
 			o.returnToAgenda(j)
-			o.add(o.agenda.probe(j, now), now)
+			for _, s := range o.agenda.probe(j, now) {
+				o.addItem(&item{dueSlot: s, returnedAt: now}) // even if a peer owns the job: a copy would end the backoff
+			}
 			next = local
 		default:
 			o.resume(j, backlog)

@@ -193,8 +193,16 @@ func (f *scene) problems(end time.Time) (wrong []string) {
 	if err != nil {
 		return []string{err.Error()}
 	}
+	missed := map[string]bool{}
+	for _, m := range f.stored {
+		if m.Slot.Range {
+			for _, id := range f.members(m) {
+				missed[id] = true
+			}
+		}
+	}
 	for id, at := range planned {
-		if _, ok := f.stored[id]; !ok && !at.After(end) {
+		if _, ok := f.stored[id]; !ok && !missed[id] && !at.After(end) {
 			wrong = append(wrong, id+" is lost")
 		}
 	}

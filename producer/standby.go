@@ -39,33 +39,39 @@ type batch struct {
 // standbyCopy is a copy of a slot. It is small: with five producers, four in five slots that
 // each of them computes are copies, and nearly all of these are dropped.
 type standbyCopy struct {
-	line             *line
-	def              *definition
-	at               int64 // in seconds since 1970
-	shard, shards    uint16
-	caughtUp, missed bool
-	audit            bool // publish it although the peer has announced the slot
+	line          *line
+	def           *definition
+	at            int64          // in seconds since 1970
+	missed        *plans.DueSlot // the range, if it is one
+	shard, shards uint16
+	caughtUp      bool
+	audit         bool // publish it although the peer has announced the slot
 }
 
 func newStandbyCopy(s dueSlot) standbyCopy {
-	return standbyCopy{s.line, s.def, s.At.Unix(), uint16(s.shard), uint16(s.shards), s.CaughtUp, s.Missed > 0, false}
+	c := standbyCopy{line: s.line, def: s.def, at: s.At.Unix(), shard: uint16(s.shard), shards: uint16(s.shards), caughtUp: s.CaughtUp}
+	if s.isRange() {
+		span := s.DueSlot
+		c.missed = &span
+	}
+	return c
 }
 
-// slot returns the slot of the copy. It is never a range.
+// slot returns the slot of the copy.
 func (c *standbyCopy) slot() dueSlot {
 	s := dueSlot{line: c.line, def: c.def, shard: int(c.shard), shards: int(c.shards)}
+	if c.missed != nil {
+		s.DueSlot = *c.missed
+		return s
+	}
 	s.At = time.Unix(c.at, 0).UTC()
 	s.Due, s.CaughtUp = s.At.Add(c.line.schedule.Delay()), c.caughtUp
-	if c.missed {
-		s.Missed = 1
-	}
 	return s
 }
 
-// owner returns the producer that is to publish the slot. This producer publishes ranges
-// itself: the range of another producer may have the same slot ID and cover other slots.
+// owner returns the producer that is to publish the slot.
 func (o *outbox) owner(s dueSlot) *peer {
-	if s.Range || o.standby >= maxStandby {
+	if o.standby >= maxStandby {
 		return o.fleet.self
 	}
 	return o.fleet.owner(s.def.name)

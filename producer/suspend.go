@@ -36,7 +36,7 @@ func (a *agenda) probe(j *plannedJob, now time.Time) []dueSlot {
 	if len(slots) == 0 {
 		return nil
 	}
-	first := max(0, slices.IndexFunc(slots, func(s dueSlot) bool { return !s.Range }))
+	first := max(0, slices.IndexFunc(slots, func(s dueSlot) bool { return !s.isRange() }))
 	for i, s := range slots {
 		if i != first {
 			a.takeBack(s)

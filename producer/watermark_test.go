@@ -35,8 +35,13 @@ func (b *broker) unstored(wm exchange.Watermark) string {
 		entries[ev.Name] = ev
 	}
 	covered := map[string]bool{}
-	for id := range b.stored {
+	for id, m := range b.stored {
 		covered[id] = true
+		if m.Slot.Range {
+			for _, id := range b.members(m) {
+				covered[id] = true
+			}
+		}
 	}
 	for _, ev := range entries {
 		for _, p := range ev.Entry.Plans() {

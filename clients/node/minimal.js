@@ -421,7 +421,8 @@ function slotOf(m) {
   const get = (name) => m.headers?.get(name) ?? "", sent = get("Nats-Msg-Id").replace(/\/r[0-9]+$/, "");
   const id = get("Cronce-Slot") || sent, slot = slotKey(id) ?? (/^[^:]*:m\./.test(id) && { id, job: id.split(":")[0], key: id, range: true });
   if (!slot) return null;
-  if ((sent && sent !== id) || m.subject.split(".").at(-1) !== slot.job) return undefined;
+  const first = slot.range && get("Cronce-Missed-Last") ? `${id}/${get("Cronce-Missed-Last")}` : id; // the ID of a range names its last slot
+  if ((sent && sent !== first) || m.subject.split(".").at(-1) !== slot.job) return undefined;
   const [, ns] = /^([^.]+)\.timer\.due\./.exec(m.subject) ?? [];
   if (ns && (slot.at !== undefined || slot.range || get("Nats-Scheduler") !== `${ns}.timer.set.${slot.key.replace(".t.", ".")}`)) return undefined; // another timer fired it
   if (!name64.test(slot.job) || !/^\d*$/.test(get("Cronce-Job-Revision"))) return null;

@@ -117,10 +117,7 @@ const answers = {
     const position = w && { time: parseInstant(w.time), revision: w.registry_revision, registryTime: optional(w.registry_time) };
     const certain = parseInstant(now) - fromMs(parseDuration(clock_error ?? "0s"));
     const { messages, ranges } = due(position, [entry], certain, parseDuration(horizon), me);
-    const all = [...messages, ...ranges].map(plain), single = (m) => m.headers["Cronce-Missed"] === "1";
-    if (all.length <= 10) return { messages: all };
-    const missed = all.filter(single).map((m) => m.headers["Cronce-Slot"]);
-    return { messages: all.filter((m) => !single(m)), missed_singly: { count: missed.length, first: missed[0], last: missed.at(-1) } };
+    return { messages: [...messages, ...ranges].map(plain) };
   },
 
   claims: (ask, raw) => ({ steps: life(ask, raw) }),

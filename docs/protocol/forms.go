@@ -40,7 +40,7 @@ var forms = []struct {
 	{"schedules", Form{Answers: []string{"slots", "delay", "refused"}}},
 	{"clocks", Form{Answers: []string{"offset", "error"}}},
 	{"fences", Form{Answers: []string{"dead", "wait", "at", "written"}}},
-	{"producers", Form{Answers: []string{"messages", "missed_singly", "watermark_after"}, May: []string{"watermark_after"}, Unordered: "messages"}},
+	{"producers", Form{Answers: []string{"messages", "watermark_after"}, May: []string{"watermark_after"}, Unordered: "messages"}},
 	{"claims", Form{Steps: []string{"action", "delay", "at", "record", "conflict"}}},
 	{"cancels", Form{Answers: []string{"key", "fence", "cause", "refused"}}},
 	{"shards", Form{Steps: []string{"action", "of", "at", "record"}}},

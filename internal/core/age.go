@@ -53,17 +53,14 @@ const (
 )
 
 // early returns how long the slot must still wait. If the broker stored the message before the due
-// time, the producer's clock was fast, and the slot waits. A range is due with its last slot.
+// time, the producer's clock was fast, and the slot waits.
 // The due time of a chained slot comes from the clock of the worker that wrote an outcome, so it
 // does not delay the slot. A chained slot waits for its instant instead, which is that of the
 // slots that it follows.
 func early(d Delivery, v View) time.Duration {
 	due := d.Due
-	switch {
-	case d.Chained:
+	if d.Chained {
 		due = d.Slot.At
-	case d.Slot.Range && d.MissedLast.After(due):
-		due = d.MissedLast
 	}
 	if d.Published.Before(due) {
 		return due.Sub(v.certain())

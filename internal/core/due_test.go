@@ -99,7 +99,11 @@ func (s *dueScenario) print(out io.Writer, due []plans.DueSlot, summary bool) {
 		if n > 1 {
 			text += fmt.Sprintf(" to %s, %d slots", last.At.Format(time.TimeOnly), n)
 		}
-		if delay := first.Due.Sub(first.At); delay != 0 {
+		at := first.At
+		if first.Missed > 0 {
+			at = first.Last // a range is due with its last slot
+		}
+		if delay := first.Due.Sub(at); delay != 0 {
 			text += fmt.Sprintf(" due %s", first.Due.Format(time.TimeOnly))
 		}
 		fmt.Fprintf(out, "  %s %s\n", text, is(first))
@@ -109,10 +113,8 @@ func (s *dueScenario) print(out io.Writer, due []plans.DueSlot, summary bool) {
 
 func is(d plans.DueSlot) string {
 	switch {
-	case d.Range:
-		return fmt.Sprintf("range of %d to %s", d.Missed, d.Last.Format(time.TimeOnly))
 	case d.Missed > 0:
-		return "missed"
+		return fmt.Sprintf("range of %d to %s", d.Missed, d.Last.Format(time.TimeOnly))
 	case d.CaughtUp:
 		return "caught up"
 	}
@@ -149,7 +151,7 @@ func TestDueReturnsEverySlotOnce(t *testing.T) {
 		for at := range sched.Between(after, now.Add(-sched.Delay())) {
 			want[at] = true
 		}
-		runs := 0
+		runs, ranges := 0, 0
 		for _, d := range whole {
 			if d.CaughtUp {
 				runs++
@@ -158,8 +160,9 @@ func TestDueReturnsEverySlotOnce(t *testing.T) {
 				t.Fatalf("%v is %s", d.At, is(d))
 			}
 			last := d.At
-			if d.Range {
+			if d.Missed > 0 {
 				last = d.Last
+				ranges++
 			}
 			n := 0
 			for at := range sched.Between(d.At.Add(-time.Second), last) {
@@ -172,6 +175,9 @@ func TestDueReturnsEverySlotOnce(t *testing.T) {
 			if n != max(d.Missed, 1) {
 				t.Fatalf("%v stands for %d slots and holds %d", d.At, d.Missed, n)
 			}
+		}
+		if ranges > 1 || ranges == 1 && whole[len(whole)-1].Missed == 0 {
+			t.Fatalf("%d ranges, want one at most, and after all that runs: %v", ranges, whole)
 		}
 		if len(want) > 0 {
 			t.Fatalf("%d slots did not come up, among them %v", len(want), slices.Collect(maps.Keys(want))[0])

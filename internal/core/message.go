@@ -8,6 +8,7 @@ import (
 
 	"github.com/cronce-io/cronce/internal/codec"
 	"github.com/cronce-io/cronce/internal/core/exchange"
+	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -44,8 +45,9 @@ type Message struct {
 
 	// Due is when the slot is due. For a planned slot it is the instant plus the delay of
 	// Job.Spread, for a triggered run the requested time; see also Chained and Event. Zero: the
-	// run is due when it is published. If Due is before the slot's instant, ParseMessage sets it
-	// to the instant, except for a chained slot.
+	// run is due when it is published. A range is due with its last slot. If Due is before the
+	// slot's instant, or that of the last slot, ParseMessage sets it to the instant, except for a
+	// chained slot.
 	Due time.Time
 
 	// CaughtUp is true for a slot that runs late because of its job's catch-up policy. Its start
@@ -68,9 +70,9 @@ type Message struct {
 	// Empty: the run can start.
 	Refused string
 
-	// Missed is 0 for a slot that runs. It is 1 for a slot that the catch-up policy left out,
-	// which the worker only records. For a range it is the number of slots, of which the last
-	// is at MissedLast.
+	// Missed is 0 for a slot that runs. For a range it is the number of slots, of which the last
+	// is at MissedLast. It is 1 for a chained slot whose turn came while its job was paused. The
+	// worker only records both.
 	Missed     int
 	MissedLast time.Time
 
@@ -78,9 +80,10 @@ type Message struct {
 	// publication. Empty: the slot is not traced.
 	Traceparent string
 
-	// Offer is 0 in the messages of producers. Their message ID is the slot ID, so that the
+	// Offer is 0 in the messages of producers. Their message ID is the slot ID, or that and the last
+	// slot of a range, so that the
 	// stream drops all copies but one. A slot is offered again if its message was lost, or if an
-	// operator reopened it: its message is published with the message ID <slot ID>/r<Offer>.
+	// operator reopened it: /r<Offer> then follows the message ID.
 	Offer int
 
 	// Scheduler is the subject of the timer whose message the server published when it was due.
@@ -88,8 +91,7 @@ type Message struct {
 	Scheduler string
 }
 
-// LeftOut reports whether the catch-up policy left the slot out, so that a worker only records it. A
-// range never runs, even if its message does not say how many slots it has.
+// LeftOut reports whether a worker only records the slot, as missed. A range never runs, even if its message does not say how many slots it has.
 func (m Message) LeftOut() bool { return m.Missed > 0 || m.Slot.Range }
 
 // Header returns the headers of the message, for a nats.Header.
@@ -107,7 +109,7 @@ func (m Message) Header() map[string][]string {
 func (m Message) EachHeader(set func(name, value string)) {
 	id := m.Slot.ID()
 	set(HeaderSlot, id)
-	offer := id
+	offer := m.messageID(id)
 	if m.Offer > 0 {
 		offer += "/r" + strconv.Itoa(m.Offer)
 	}
@@ -140,6 +142,15 @@ func (m Message) EachHeader(set func(name, value string)) {
 	}
 }
 
+// messageID returns the message ID of a slot's first offer: the slot ID. That of a range also names
+// the last slot. Otherwise the stream would drop a longer range of a producer that started later.
+func (m Message) messageID(slot string) string {
+	if m.Slot.Range && !m.MissedLast.IsZero() {
+		return slot + "/" + m.MissedLast.UTC().Format(time.RFC3339)
+	}
+	return slot
+}
+
 // due returns the text of the due time. For most slots it is the end of the slot's ID.
 func (m Message) due(id string) string {
 	if s := m.Slot; s.Token == "" && !s.Range && s.Shards == 0 && m.Due.Equal(s.At) && s.At.Nanosecond() == 0 {
@@ -149,13 +160,14 @@ func (m Message) due(id string) string {
 }
 
 // offerOf returns the number in the message ID of a slot that was offered again, and 0 for any
-// other. A message that a timer published has no ID.
-func offerOf(id, slot string) (int, error) {
-	number := strings.TrimPrefix(strings.TrimPrefix(id, slot), "/r")
+// other. first is the message ID of the slot's first offer. A message that a timer published has no
+// ID.
+func offerOf(id, first, slot string) (int, error) {
+	number := strings.TrimPrefix(strings.TrimPrefix(id, first), "/r")
 	switch {
-	case id == "" || id == slot:
+	case id == "" || id == first:
 		return 0, nil
-	case id != slot+"/r"+number || number == "" || strings.Trim(number, "0123456789") != "":
+	case id != first+"/r"+number || number == "" || strings.Trim(number, "0123456789") != "":
 		return 0, fmt.Errorf("%w message: %w: it names slot %q, and its message ID is %q", job.ErrInvalid, exchange.ErrContradicts, codec.Clip(slot), codec.Clip(id))
 	}
 	offer, _ := strconv.ParseUint(number, 10, strconv.IntSize-1)
@@ -206,9 +218,6 @@ func ParseMessage(header map[string][]string) (Message, error) {
 	if m.Slot, err = job.ParseSlotID(slot); err != nil {
 		return Message{}, err
 	}
-	if m.Offer, err = offerOf(id, slot); err != nil {
-		return Message{}, err
-	}
 	if trace := get(HeaderTraceparent); len(trace) <= codec.MaxWord {
 		m.Traceparent = trace // a longer one is invalid
 	}
@@ -244,9 +253,15 @@ func ParseMessage(header map[string][]string) (Message, error) {
 	if err != nil {
 		return Message{}, err
 	}
+	if m.Offer, err = offerOf(id, m.messageID(slot), slot); err != nil {
+		return Message{}, err
+	}
 	m.Missed = int(min(missed, codec.MaxSlots))
 	if m.Due.IsZero() || m.Due.Before(m.Slot.At) && !m.Chained {
 		m.Due = m.Slot.At // no slot is due before its instant
+	}
+	if m.Slot.Range {
+		m.Due = plans.Later(m.Due, m.MissedLast) // nor a range before its last slot
 	}
 	return m, nil
 }

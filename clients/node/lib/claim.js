@@ -162,7 +162,6 @@ export function tooOld(d, v) {
 function early({ message: m, published }, v) {
   let due = m.due;
   if (m.chained) due = m.slot.at === undefined ? undefined : fromSeconds(m.slot.at);
-  else if (m.slot.range && m.missedLast > due) due = m.missedLast;
   return due !== undefined && published < due ? toMs(due - certain(v)) : 0;
 }
 

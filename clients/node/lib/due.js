@@ -8,7 +8,6 @@ import { pauseAt } from "./definition.js";
 
 const second = 1_000_000_000n;
 export const late = 60_000; // ms after its due time from which a slot is late
-const single = 1000;
 const longAgo = -62_135_596_800; // the year 1
 
 // due returns {messages, ranges}: the messages of the slots that are due by now and not covered by the position.
@@ -16,18 +15,26 @@ const longAgo = -62_135_596_800; // the year 1
 export function due(position, entries, now, horizon, node) {
   const messages = [], ranges = [];
   for (const entry of entries) {
-    const missed = [];
-    for (const slot of slotsOf(position, entry, now)) {
-      if (slot.late) missed.push(slot);
-      else messages.push(...perShard(entry, node, slot));
+    const slots = [...slotsOf(position, entry, now)].sort((a, b) => a.at - b.at);
+    const caught = caughtUp(entry, slots.filter(({ late }) => late), now, horizon);
+    let missed = [];
+    for (const slot of [...slots, undefined]) { // missed slots that follow one another are one range
+      if (slot?.late && !caught.has(slot)) {
+        missed.push(slot);
+        continue;
+      }
+      if (missed.length) ranges.push(rangeOf(entry, node, missed));
+      missed = [];
+      if (slot) messages.push(...perShard(entry, node, slot, caught.has(slot) && { caughtUp: true }));
     }
-    missed.sort((a, b) => a.at - b.at);
-    const older = missed.splice(0, Math.max(0, missed.length - single));
-    const caught = caughtUp(entry, missed, now, horizon);
-    for (const slot of missed) messages.push(...(caught.has(slot) ? perShard(entry, node, slot, { caughtUp: true }) : [message(entry, node, slot, { missed: 1 })]));
-    if (older.length) ranges.push(message(entry, node, older[0], { missed: older.length, missedLast: fromSeconds(older.at(-1).at), range: true }));
   }
   return { messages, ranges };
+}
+
+// rangeOf returns the message of a range. It is due with the last of its slots, and has no payload.
+function rangeOf(entry, node, missed) {
+  const due = missed.reduce((last, slot) => (slot.due > last ? slot.due : last), missed[0].due);
+  return { ...message(entry, node, { at: missed[0].at, due }, { missed: missed.length, missedLast: fromSeconds(missed.at(-1).at), range: true }), body: undefined };
 }
 
 // slotsOf yields the slots of an entry that are due by now. If the entry was removed, it yields only those that were

@@ -12,19 +12,25 @@ export function parseMessage(header, subject) {
   const get = (name) => header(name).replace(/^\p{White_Space}+|\p{White_Space}+$/gu, "");
   const [, id, offer] = /^(.*?)(?:\/r([0-9]+))?$/s.exec(get("Nats-Msg-Id"));
   const slot = parseSlot(get("Cronce-Slot") || id);
-  if (id && id !== slotID(slot)) throw new Contradiction(`slot ${slotID(slot)} has the message ID of ${id}`);
+  const missedLast = optional(get("Cronce-Missed-Last"));
+  if (id && id !== messageID({ slot, missedLast })) throw new Contradiction(`slot ${slotID(slot)} has the message ID of ${id}`);
   const [, namespace, kind, of] = /^([^.]+)\.(slot|timer\.due)\.[^.]+\.([^.]+)$/.exec(subject ?? `any.slot.any.${slot.job}`) ?? [];
   if (of !== slot.job) throw new Contradiction(`slot ${slotID(slot)} was published on ${subject}`);
   if (kind === "timer.due" && (slot.at !== undefined || get("Nats-Scheduler") !== timerOf(namespace, slot))) throw new Contradiction(`slot ${slotID(slot)} was scheduled by ${get("Nats-Scheduler")}`);
   const message = {
     slot, revision: natural(get, "Cronce-Job-Revision"), node: clip(get("Cronce-Node")), offer: Number(offer ?? 0),
     caughtUp: get("Cronce-Caught-Up") !== "", chained: get("Cronce-Chained") !== "", event: get("Cronce-Event") !== "", backfill: get("Cronce-Backfill") !== "",
-    refused: get("Cronce-Refused"), missed: Math.min(natural(get, "Cronce-Missed"), 2 ** 31 - 1), missedLast: optional(get("Cronce-Missed-Last")),
+    refused: get("Cronce-Refused"), missed: Math.min(natural(get, "Cronce-Missed"), 2 ** 31 - 1), missedLast,
   };
   message.due = optional(get("Cronce-Due")) ?? (slot.at === undefined ? undefined : fromSeconds(slot.at));
   if (slot.at !== undefined && !message.chained && message.due < fromSeconds(slot.at)) message.due = fromSeconds(slot.at);
+  if (slot.range && missedLast > message.due) message.due = missedLast;
   return message;
 }
+
+// messageID returns the ID of a message that is not offered anew. That of a range names its last slot too: the stream
+// must keep a longer range of a producer that started later.
+const messageID = ({ slot, missedLast }) => slotID(slot) + (slot.range && missedLast !== undefined ? `/${formatInstant(missedLast)}` : "");
 
 // clip cuts the name of a node to the 256 bytes that a record may have.
 const clip = (name) => Buffer.from(name).subarray(0, 256).toString().replace(/\uFFFD+$/, "");
@@ -39,7 +45,7 @@ function natural(get, name) {
 export function formatMessage(m) {
   const id = slotID(m.slot);
   const headers = {
-    "Nats-Msg-Id": id, "Cronce-Slot": id, "Cronce-Job-Revision": String(m.revision), "Cronce-Node": m.node,
+    "Nats-Msg-Id": messageID(m), "Cronce-Slot": id, "Cronce-Job-Revision": String(m.revision), "Cronce-Node": m.node,
   };
   if (m.due !== undefined) headers["Cronce-Due"] = formatInstant(m.due); // a run that is triggered for now has none
   if (m.chained) headers["Cronce-Chained"] = "1";

@@ -8,6 +8,7 @@ import { Locks } from "./locks.js";
 import { Contradiction, parseMessage } from "./message.js";
 import { Invalid, slotID, slotKey } from "./names.js";
 import { Permanent, delayOf, jsonOf, outputOf, textOf } from "./handler.js";
+import { restOf } from "./range.js";
 import { Requests } from "./requests.js";
 import { longest, pause, turn, unlimited } from "./store.js";
 import { parseDuration, toMs } from "./values.js";
@@ -230,6 +231,11 @@ export class Worker {
     // claim is lost. Any other decision needs the read.
     let unread = d.count === 1 && d.message.offer === 0;
     while (this.node.trusted()) {
+      if (slot.range && d.message.missedLast !== undefined) {
+        d.message = await restOf(this.store, this.registry, d.message, unread);
+        if (!d.message) return { ack: true };
+        key = slotKey(d.message.slot);
+      }
       const { value: record, revision } = unread ? { revision: 0 } : await this.store.read("ledger", key);
       if (entered !== revision) place = undefined; // since it entered, the slot may have ended, and left its lock
       const v = { now: this.node.now(), error: this.node.clock.error(this.node.own()), implausible: this.node.implausible, self: this.node.name, horizon: this.horizon, record, revision, place, ownerDead: record && ownerDead === record.node, disowned: record && disowned === revision, handles: Object.hasOwn(this.handlers, slot.job) };

@@ -54,8 +54,9 @@ instant, so it has no slot. fence and started belong to the last attempt:
    "published":"2026-11-21T07:00:00.002Z","started":"2026-11-21T07:00:00.005Z",
    "finished":"2026-11-21T07:00:01.2Z","output":"done\n"}
 
-If the job's action did not run, because the worker's file has shadow: true for the job, a
-slot is succeeded and has "shadow":true.`,
+A range of missed slots is one line, with their count and the instant of the last. If the job's
+action did not run, because the worker's file has shadow: true for the job, a slot is succeeded and
+has "shadow":true.`,
 		Example: `  cronce slot ls --job report --since 24h
   cronce slot ls --state failed --state expired
   cronce slot ls --state failed --ended-since 1h
@@ -145,6 +146,8 @@ func SlotCells(s client.SlotRow) []string {
 		took = base.Span(max(0, s.Finished.Sub(s.Started)))
 	}
 	switch {
+	case s.Count > 0:
+		detail = fmt.Sprintf("%d slots, the last one %s", s.Count, s.Last.Format(time.RFC3339))
 	case s.Error != "":
 		detail = base.Brief(s.Error, 120) // the last column: a wide terminal has room
 	case s.Shadow:

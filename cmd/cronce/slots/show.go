@@ -30,13 +30,13 @@ With -o json, the line of "slot ls", and:
   {...,"publisher":"web1-711-0kq1-x2","job_revision":7,"max_attempts":3,"retry_at":"2026-11-21T07:01:00Z",
    "attempts":[{"attempt":1,"node":"web1-711-0kq1-x2","fence":42,"started":"2026-11-21T07:00:00.005Z",
    "finished":"2026-11-21T07:00:01.2Z","error":"exit status 1","output":"1 of 7\n"}],
-   "count":12,"last":"2026-11-20T06:00:00Z","result":{"rows":7},
+   "result":{"rows":7},
    "live":{"attempt":1,"fence":42,"progress":{"done":3,"total":7,"text":"orders",
    "time":"2026-11-21T07:00:03Z"},"output":"1 of 7\n","written":7}}
 
-count and last belong to a range of missed slots. The output of the last attempt is that of
-the slot. live is present while the slot runs and its node answers. A result that was too
-large for the server has only its size, as result_dropped.`,
+The output of the last attempt is that of the slot. live is present while the slot runs and
+its node answers. A result that was too large for the server has only its size, as
+result_dropped. A slot of a range of missed slots has no record: the range is shown.`,
 		Example: "  cronce slot show report:2026-11-21T07:00:00Z",
 		Args:    base.Arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {

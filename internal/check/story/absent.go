@@ -140,18 +140,16 @@ func (t *explainer) setNeighbours(p job.Plan, since time.Time) {
 
 // explainNotPublished says why a slot that is planned and due was not published.
 func (t *explainer) explainNotPublished(ctx context.Context, due time.Time) error {
-	at := t.story.Slot.At
-	for e, err := range t.Ledger.List(ctx, kv.ListFilter{Job: t.story.Slot.Job, Since: at.Add(-time.Minute)}) {
-		t.Alive()
-		if err != nil && !exchange.IsUnreadable(err) {
-			return err
-		}
-		if err == nil && e.Slot.Range && !at.Before(e.Slot.At) && !at.After(e.Last) {
-			t.story.State = e.State
-			t.step(e.Finished, StepKind(e.State), e.Node, "%s, with the %d slots of %s", e.State, e.Count, e.Slot)
-			t.why("It is one of %d slots that were left out together: %s. To see them: cronce slot show %s", e.Count, e.Error, e.Slot)
-			return nil
-		}
+	e, err := kv.RangeOf(ctx, t.Ledger, t.story.Slot)
+	t.Alive()
+	switch {
+	case err == nil:
+		t.story.State = e.State
+		t.step(e.Finished, StepKind(e.State), e.Node, "%s, with the %d slots of %s", e.State, e.Count, e.Slot)
+		t.why("It is one of %d slots that were left out together: %s. To see them: cronce slot show %s", e.Count, e.Error, e.Slot)
+		return nil
+	case !errors.Is(err, job.ErrNotFound):
+		return err
 	}
 	mark, _, err := t.Watermark.Read(ctx)
 	t.Alive()

@@ -243,7 +243,8 @@ func (c *Check) beyond(l *timeline, s job.Slot, r unsettled) string {
 // Offer returns the messages that offer a slot again, one for each of its shards, and their
 // payload. For a triggered run that has a record, the caller must take the payload from there instead.
 // If several repairs run at once, they offer the same messages, and the stream drops the copies. If a
-// slot has no record and the catch-up policy of its job would not run it so late, it is offered as missed.
+// slot has no record and the catch-up policy of its job would not run it so late, it is offered as a
+// range of one missed slot.
 // There are no messages for a job that is not in the registry.
 func (c *Check) Offer(p Problem, node string) (queue string, messages []core.Message, payload []byte) {
 	l := c.timelines[p.Slot.Job]
@@ -267,6 +268,9 @@ func (c *Check) Offer(p Problem, node string) (queue string, messages []core.Mes
 	}
 	if p.Kind == Missing && missed {
 		m.Missed, m.CaughtUp = 1, false
+		if l.chain == nil {
+			m.Slot.Range, m.MissedLast = true, p.Slot.At
+		}
 	}
 	if r, ok := l.unsettled[p.Slot]; ok {
 		queue, shards = r.queue, r.shards

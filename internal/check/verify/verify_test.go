@@ -347,7 +347,7 @@ func TestOffer(t *testing.T) {
 	if queue != "old" || m != want {
 		t.Errorf("a slot with a record: offers %+v to %s", m, queue)
 	}
-	want.CaughtUp, want.Missed = false, 1
+	want.CaughtUp, want.Missed, want.MissedLast, want.Slot.Range = false, 1, want.Slot.At, true
 	for name, c := range map[string]job.CatchUp{"none": {Policy: job.CatchUpNone}, "within": {Within: time.Hour}} {
 		if _, m, _ = offer(func(f *facts) { f.lose(9); f.entries[0].Job.CatchUp = c }); m != want {
 			t.Errorf("catch up %s: offers %+v", name, m)

@@ -6,6 +6,7 @@ package plans
 import (
 	"bytes"
 	"encoding/json"
+	"iter"
 	"slices"
 	"sync"
 	"time"
@@ -259,6 +260,24 @@ func (e Entry) PlanAt(at time.Time) (PastPlan, bool) {
 		return PastPlan{Plan: e.Job.Plan(), From: since}, true
 	}
 	return PastPlan{}, false
+}
+
+// Slots yields the slots of all plans of the entry after one instant, up to and including another,
+// in ascending order. It leaves out plans that cannot be computed.
+func (e Entry) Slots(after, until time.Time) iter.Seq[time.Time] {
+	return func(yield func(time.Time) bool) {
+		for _, p := range e.Plans() {
+			s, err := job.ParseSchedule(e.Job.Name, p.Plan)
+			if err != nil {
+				continue
+			}
+			for at := range s.Between(Later(after, p.From), UpTo(until, p.To)) {
+				if !yield(at) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // PlanOf returns the plan in force when a message was stored. A work queue may hold messages

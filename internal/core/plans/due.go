@@ -1,6 +1,7 @@
 package plans
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -26,58 +27,95 @@ type Stretch struct {
 	Since time.Time
 }
 
-// DueSlot is a slot that a producer has to publish, and how.
+// DueSlot is a slot that a producer has to publish, or a range of missed slots.
 type DueSlot struct {
 	At, Due time.Time
 
 	// CaughtUp is true for a slot that is late and runs because of its job's catch-up policy.
 	CaughtUp bool
 
-	// Missed is 0 for a slot that runs, and 1 for one that the catch-up policy leaves out.
+	// Missed is 0 for a slot that runs. Otherwise this is a range of late slots that the
+	// catch-up policy leaves out: Missed is their number, At the instant of the first, Last that
+	// of the last, and Due is when the last of them fell due.
 	Missed int
-
-	// Range is true for the first of a range of missed slots. Missed is then their number,
-	// and Last the instant of the last one.
-	Range bool
-	Last  time.Time
+	Last   time.Time
 }
-
-// MaxMissed is how many late slots of a job have a message each. These are the newest ones; the
-// older ones share one message.
-const MaxMissed = 1000
 
 // LateAfter is how long after its due time an unpublished slot becomes late. A job's catch-up policy
 // decides about its late slots. A younger slot runs, unless it fell due during a pause.
 const LateAfter = time.Minute
 
-// Due returns the slots of a timeline that are due at now, oldest first, and how to publish
-// them. A range of missed slots is last: it must be published after all others (see
-// docs/decisions/0013). horizon is how old a slot may be and still run.
+// Due returns the slots of a timeline that are due at now and run, oldest first, and after them
+// the ranges of missed slots. Missed slots that follow one another are one range. horizon is how
+// old a slot may be and still run.
 //
 // The timeline holds all stretches of one job, oldest first, since the catch-up policy applies to
 // the late slots of the job and not of each plan. Cutting a stretch in two does not change the
 // result.
 func Due(timeline []Stretch, c job.CatchUp, now time.Time, horizon time.Duration) []DueSlot {
-	var late, young []DueSlot
+	var late, runs []DueSlot
 	for _, s := range timeline {
-		delay := s.Schedule.Delay()
-		edge := s.lateEdge(now)
-		for _, at := range s.Schedule.Last(s.After, edge, MaxMissed) {
-			late = append(late, DueSlot{At: at, Due: at.Add(delay), Missed: 1})
+		delay, edge := s.Schedule.Delay(), s.lateEdge(now)
+		for _, at := range s.Schedule.Last(s.After, edge, max(1, mostRuns(c))) {
+			late = append(late, DueSlot{At: at, Due: at.Add(delay)})
 		}
 		for at := range s.Schedule.Between(Later(s.After, edge), s.end(now)) {
-			young = append(young, DueSlot{At: at, Due: at.Add(delay)})
+			runs = append(runs, DueSlot{At: at, Due: at.Add(delay)})
 		}
 	}
-	late = codec.Last(late, MaxMissed)
-	older, found := olderRange(timeline, late, now)
-	choose(c, late, now, horizon)
-	due := append(late, young...)
-	slices.SortStableFunc(due, func(a, b DueSlot) int { return a.At.Compare(b.At) })
-	if found {
-		due = append(due, older)
+	if len(late) == 0 {
+		slices.SortStableFunc(runs, byInstant)
+		return runs
 	}
-	return due
+	slices.SortStableFunc(late, byInstant)
+	newest := late[len(late)-1].At
+	chosen := choose(c, late, now, horizon)
+	if len(chosen) > 0 {
+		newest = chosen[0].At.Add(-time.Second)
+	}
+	runs = append(runs, chosen...)
+	slices.SortStableFunc(runs, byInstant)
+	return append(runs, ranges(timeline, runs, now, newest)...)
+}
+
+func byInstant(a, b DueSlot) int { return a.At.Compare(b.At) }
+
+// ranges returns the late slots up to the instant newest, none of which runs. A slot that runs ends
+// a range: it is younger than the slots around it if its plan has a longer spread, or if they fell
+// due in a pause.
+func ranges(timeline []Stretch, runs []DueSlot, now, newest time.Time) (all []DueSlot) {
+	after := time.Time{}
+	for _, run := range runs {
+		if run.At.After(newest) {
+			break
+		}
+		if r, found := rangeOf(timeline, now, after, run.At); found {
+			all = append(all, r)
+		}
+		after = run.At
+	}
+	if r, found := rangeOf(timeline, now, after, newest); found {
+		all = append(all, r)
+	}
+	return all
+}
+
+// rangeOf returns the range of the late slots after one instant, up to and including another. It
+// returns false if there are none.
+func rangeOf(timeline []Stretch, now, after, until time.Time) (r DueSlot, found bool) {
+	for _, s := range timeline {
+		from, edge := Later(s.After, after), Earlier(s.lateEdge(now), until)
+		last := s.Schedule.Last(from, edge, 1)
+		if len(last) == 0 {
+			continue
+		}
+		if first := s.Schedule.Next(from); r.Missed == 0 || first.Before(r.At) {
+			r.At = first
+		}
+		r.Missed += s.Schedule.Count(from, edge)
+		r.Last, r.Due = Later(r.Last, last[0]), Later(r.Due, last[0].Add(s.Schedule.Delay()))
+	}
+	return r, r.Missed > 0
 }
 
 // end returns the last instant of the stretch that may be due at now.
@@ -92,17 +130,20 @@ func (s Stretch) lateEdge(now time.Time) time.Time {
 	return s.end(now.Add(-LateAfter - time.Nanosecond))
 }
 
-// choose marks the late slots that the policy lets run as caught up.
-func choose(c job.CatchUp, late []DueSlot, now time.Time, horizon time.Duration) {
+// choose returns the late slots that the policy lets run. late is sorted, and holds at least as
+// many of the newest late slots as the policy may choose.
+func choose(c job.CatchUp, late []DueSlot, now time.Time, horizon time.Duration) (chosen []DueSlot) {
 	within := horizon
 	if c.Within > 0 {
 		within = min(c.Within, horizon)
 	}
-	for i := max(0, len(late)-mostRuns(c)); i < len(late); i++ {
-		if now.Sub(late[i].At) <= within {
-			late[i].CaughtUp, late[i].Missed = true, 0
+	for _, slot := range codec.Last(late, mostRuns(c)) {
+		if now.Sub(slot.At) <= within {
+			slot.CaughtUp = true
+			chosen = append(chosen, slot)
 		}
 	}
+	return chosen
 }
 
 // mostRuns returns how many late slots the policy lets run.
@@ -112,33 +153,8 @@ func mostRuns(c job.CatchUp) int {
 		return 0
 	case c.Policy != job.CatchUpAll:
 		return 1
-	case c.Max == 0:
-		return job.DefaultCatchUpMax
 	}
-	return min(c.Max, MaxMissed)
-}
-
-// olderRange returns the range of the late slots that are older than those in kept. It returns
-// false if there are none.
-func olderRange(timeline []Stretch, kept []DueSlot, now time.Time) (DueSlot, bool) {
-	if len(kept) < MaxMissed {
-		return DueSlot{}, false
-	}
-	r := DueSlot{Range: true}
-	for _, s := range timeline {
-		edge := Earlier(s.lateEdge(now), kept[0].At.Add(-time.Second))
-		newest := s.Schedule.Last(s.After, edge, 1)
-		if len(newest) == 0 {
-			continue
-		}
-		if r.Missed == 0 {
-			r.At = s.Schedule.Next(s.After)
-			r.Due = r.At.Add(s.Schedule.Delay())
-		}
-		r.Missed += s.Schedule.Count(s.After, edge)
-		r.Last = newest[0]
-	}
-	return r, r.Missed > 0
+	return min(cmp.Or(c.Max, job.DefaultCatchUpMax), job.MaxCatchUp)
 }
 
 // Later returns the later of two times.

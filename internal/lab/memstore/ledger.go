@@ -49,7 +49,7 @@ func (l *Ledger) List(_ context.Context, f kv.ListFilter) iter.Seq2[kv.LedgerEnt
 	return func(yield func(kv.LedgerEntry, error) bool) {
 		all, _, _ := l.snapshot()
 		for _, e := range all {
-			if e.data == nil || f.Job != "" && !strings.HasPrefix(e.key, f.Job+".") || e.at.Before(f.Since) {
+			if e.data == nil || f.Job != "" && !strings.HasPrefix(e.key, f.Job+".") || f.Ranges && !strings.HasPrefix(e.key, f.Job+".m.") || e.at.Before(f.Since) {
 				continue
 			}
 			r, err := exchange.DecodeRecord(e.data)

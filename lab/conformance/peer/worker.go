@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -23,6 +24,7 @@ var workerScenarios = []Scenario{
 	{"version-2", []string{"V-1", "V-2", "V-4"}, "a newer program has written the slot's record; another record has a payload that is too large", versionTwo},
 	{"old-run", []string{"C-2", "V-3"}, "a run is offered again, whose first message was a day ago", oldRun},
 	{"has-outcome", []string{"K-1", "C-2", "C-9"}, "messages of slots that have their outcomes, one of each kind", hasOutcome},
+	{"range", []string{"C-17"}, "a range of missed slots, of which the first ran and the next are in a shorter range", rangeOfMissed},
 	{"contradiction", []string{"M-1"}, "a message names one slot, and its message ID another", contradiction},
 	{"registry-lags", []string{"C-4"}, "a message is of a definition that is not there yet", registryLags},
 	{"twice", []string{"C-1", "C-9"}, "a second message of a slot comes while the handler runs", twice},
@@ -271,6 +273,36 @@ func hasOutcome(s *stage) {
 		}
 		return s.inStream() == 0
 	})
+}
+
+// rangeOfMissed has a range whose first slot has a record, and whose next two are in a range that was
+// recorded. Of another range, all slots have their outcomes.
+func rangeOfMissed(s *stage) {
+	noon := time.Now().UTC().Truncate(time.Hour).Add(-6 * time.Hour)
+	at := func(hour int) string { return noon.Add(time.Duration(hour) * time.Hour).Format(time.RFC3339) }
+	s.define("work", nil, value{"schedule": "0 * * * *"})
+	entry := s.get("jobs", "work").value
+	entry["since"] = noon.Add(-time.Hour)
+	revision := strconv.FormatUint(s.set("jobs", "work", entry), 10)
+	s.set("ledger", key("work:"+at(0)), ended(running("work:"+at(0), "peer-9-9-z", 1), "succeeded"))
+	shorter := ended(running("work:m."+at(1), "peer-9-9-z", 1), "missed")
+	shorter["count"], shorter["last"] = 2, noon.Add(2*time.Hour)
+	s.set("ledger", key("work:m."+at(1)), shorter)
+	send := func(first, last, count int) {
+		id := "work:m." + at(first)
+		s.send("work", id, nil, "Nats-Msg-Id", id+"/"+at(last), "Cronce-Missed", strconv.Itoa(count), "Cronce-Missed-Last", at(last), "Cronce-Job-Revision", revision)
+	}
+	s.launch("work")
+	send(0, 2, 3)
+	send(0, 4, 5)
+	s.await("C-17", "the messages of two ranges to be acked", func() bool { return s.inStream() == 0 })
+	rest := s.slot("work:m." + at(3))
+	if rest.value == nil || rest.text("state") != "missed" || fmt.Sprint(rest.value["count"]) != "2" || !rest.instant("last").Equal(noon.Add(4*time.Hour)) {
+		s.breaks("C-17", "what is left of the range is recorded as %v: want 2 slots from %s to %s", rest.value, at(3), at(4))
+	}
+	if r := s.slot("work:m." + at(0)); r.value != nil {
+		s.breaks("C-17", "a range is recorded from a slot on that ran: %v", r.value)
+	}
 }
 
 func contradiction(s *stage) {

@@ -83,6 +83,7 @@ func (c *checker) index() {
 		c.cases[k.Job.Name] = k
 	}
 	c.expected = Expected(c.h.Cases, c.h.From, c.h.Until, c.h.Lines)
+	c.spreadRanges()
 	for _, w := range c.h.Ledger {
 		c.writes[w.Slot] = append(c.writes[w.Slot], w)
 		c.bySeq[w.Seq] = w

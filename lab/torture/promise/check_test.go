@@ -44,6 +44,11 @@ func TestHistoriesThatKeepThePromise(t *testing.T) {
 			s.write(job.Record{Slot: quick, State: job.Expired, Node: "x", Published: at(60.05)}, 60.1)
 		},
 		"a slot runs in its shards": func(s *story) { s.splits() },
+		"a slot is in a range":      func(s *story) { s.misses(slotOf("late", 0), 70) },
+		"a slot ran, and is in a range of a producer that did not know it": func(s *story) {
+			s.runs(slotOf("late", 0), 0)
+			s.misses(slotOf("late", 0), 70)
+		},
 		"an attempt fails and is retried": func(s *story) {
 			s.starts(a0, "x", 0)
 			s.line(LineEnd, a0, 0.1, plan.ResultError)
@@ -477,6 +482,13 @@ func TestEveryBrokenPromiseIsNoticed(t *testing.T) {
 			s.publish(a0, 0.1)
 			s.h.Slots[len(s.h.Slots)-1].ID = "a-once-more"
 		}},
+		"a range under the ID of its first slot": {"message ID", func(s *story) {
+			s.misses(slotOf("late", 0), 70)
+			s.h.Slots[len(s.h.Slots)-1].ID = slotOf("late", 0).ID()
+		}},
+		"a range of no slot":               {"unexpected", func(s *story) { s.misses(slotOf("late", 5), 70) }},
+		"a range that must not be":         {"outcome", func(s *story) { s.misses(a0, 70) }},
+		"a range although all was in time": {"missed", func(s *story) { s.misses(slotOf("late", 0), 1) }},
 		"offered again as soon as it is due": {"offered too soon", func(s *story) {
 			s.runs(a0, 0)
 			s.publish(a0, 0.1)

@@ -97,6 +97,15 @@ func (s *story) publish(slot job.Slot, when float64) {
 	s.h.Slots = append(s.h.Slots, SlotWrite{Seq: s.seq, Time: at(when), Message: core.Message{Slot: slot}, ID: slot.ID()})
 }
 
+// misses stores a range of missed slots with one slot.
+func (s *story) misses(slot job.Slot, when float64) {
+	r := job.Slot{Job: slot.Job, At: slot.At, Range: true}
+	s.publish(r, when)
+	w := &s.h.Slots[len(s.h.Slots)-1]
+	w.Message.Missed, w.Message.MissedLast, w.ID = 1, slot.At, r.ID()+"/"+slot.At.Format(time.RFC3339)
+	s.write(job.Record{Slot: r, State: job.Missed, Node: "x", Published: at(when), Count: 1, Last: slot.At}, when+0.1)
+}
+
 // write stores a record and returns its revision.
 func (s *story) write(r job.Record, when float64) uint64 {
 	seq, last := s.next(r.Slot.ID())
@@ -324,7 +333,9 @@ func (s *story) splits() {
 func (s *story) rest() History {
 	began := map[job.Slot]bool{}
 	for _, w := range s.h.Slots {
-		began[w.Message.Slot] = true
+		slot := w.Message.Slot
+		slot.Range = false
+		began[slot] = true
 	}
 	for _, k := range s.h.Cases {
 		for _, slot := range k.Slots(s.h.From, s.h.Until) {
