@@ -96,7 +96,7 @@ func (r Session) JobError(ctx context.Context, name string, err error) error {
 	var broken *plans.EntryError
 	switch {
 	case errors.As(err, &broken):
-		return Try(OneLine(err), "cronce job apply, or cronce job rm "+name)
+		return Try(OneLine(err), "cronce job apply -f FILE, or cronce job rm "+name)
 	case errors.As(err, &conflict) && !conflict.Removed:
 		return Try(err, "cronce job show "+name+", then the same command again")
 	case errors.As(err, &conflict):

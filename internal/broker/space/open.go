@@ -315,7 +315,7 @@ func (s *Space) needsAccount(err error, streams int) error {
 	case wire.HasCode(err, wire.CodeMaxStreams):
 		return fmt.Errorf("a namespace needs %d streams, and the NATS account may have no more: raise its limit (max_streams), then %s: %w", streams, next, err)
 	case wire.HasCode(err, wire.CodeMaxBytesRequired):
-		return fmt.Errorf("the streams of a namespace have no max_bytes, and the NATS account requires them: switch that off for the account (max_bytes_required), then %s: %w", next, err)
+		return fmt.Errorf("the NATS account requires max_bytes for each stream (max_bytes_required), and the streams of a namespace have none: use an account without that requirement, or ask those who run the server to switch it off, then %s: %w", next, err)
 	default:
 		return err
 	}

@@ -307,7 +307,7 @@ func (a *applying) logUnwritten(change plans.Change, old *plans.Entry, name stri
 	switch {
 	case change == plans.Superseded:
 		a.log.Warn("this definition was replaced by a later edit and is not brought back",
-			"job", name, "stored_by", old.Node, "fix", "to apply it anyway: cronce job apply, or SIGHUP to cronce run")
+			"job", name, "stored_by", old.Node, "fix", "to apply it anyway: cronce job apply -f FILE, or SIGHUP to cronce run")
 	case change == plans.Held:
 		a.log.Warn("an operator's edit takes precedence over this definition", "job", name, "stored_by", old.Node, "release", "cronce job release "+name)
 	case change == plans.Changed && old == nil:
