@@ -7,6 +7,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"path"
+	"regexp"
 	"slices"
 	"time"
 
@@ -16,6 +18,7 @@ import (
 	"github.com/cronce-io/cronce/internal/action/execaction"
 	"github.com/cronce-io/cronce/internal/jobfile/reference"
 	"github.com/cronce-io/cronce/internal/jobfile/spec"
+	"github.com/cronce-io/cronce/internal/schedule/misread"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -43,8 +46,8 @@ a job whose action does not run:
   {"job":"report","schedule":"0 7 * * *","timezone":"Europe/Berlin","queue":"default","next":["2026-11-22T06:00:00Z"]}
 
 The table shows the first 200 jobs of a larger file. Check warns if a job that
-"after" names is not in the file, or if a program, a user or a folder is not on this
-machine. Warnings do not change the status.
+"after" names is not in the file, if a program, a user or a folder is not on this machine,
+and of schedules that are often misread. Warnings do not change the status.
 
 With --schema and no file it prints the JSON Schema of job files. Editors use it to
 complete names and to mark mistakes.`,
@@ -176,7 +179,9 @@ func checkWarnings(file *spec.File) [][]string {
 				warnings[i] = append(warnings[i], fmt.Sprintf("after: no job %q is in this file; if it is not in the registry either, this job never starts", name))
 			}
 		}
+		warnings[i] = append(warnings[i], misread.Of(e.Job.Name, e.Job.Plan())...)
 		if e.Action.Exec != nil {
+			warnings[i] = append(warnings[i], shellSyntax(e.Action.Exec.Args)...)
 			if err := find(*e.Action.Exec); err != nil {
 				warnings[i] = append(warnings[i], fmt.Sprintf("exec: %v: on a machine without it every attempt fails", err))
 			}
@@ -184,6 +189,22 @@ func checkWarnings(file *spec.File) [][]string {
 	}
 	return warnings
 }
+
+// shellSyntax warns of arguments that only a shell reads, such as $HOME and >, if no shell runs.
+func shellSyntax(args []string) []string {
+	switch path.Base(args[0]) {
+	case "sh", "bash", "dash", "zsh", "ksh", "ash", "busybox", "env", "ssh", "awk", "perl", "python3":
+		return nil
+	}
+	for _, arg := range args[1:] {
+		if slices.Contains([]string{"|", ">", ">>", "<", "&&", "||", ";", "&", "2>&1"}, arg) || shellVariable.MatchString(arg) {
+			return []string{fmt.Sprintf("exec: the argument %q is passed as it is, since no shell runs: for a shell, write [sh, -c, \"...\"]", arg)}
+		}
+	}
+	return nil
+}
+
+var shellVariable = regexp.MustCompile(`^\$(\{[A-Za-z_][A-Za-z0-9_]*\}|[A-Za-z_][A-Za-z0-9_]*|\(.*\))$`)
 
 // warnOfChecked logs the first ten warnings and counts the others.
 func warnOfChecked(a *base.App, checks []checkedJob) {
@@ -195,7 +216,7 @@ func warnOfChecked(a *base.App, checks []checkedJob) {
 				continue
 			}
 			logged++
-			a.Log.Warn("this job may fail although the file is valid", "job", c.Job, "line", c.line, "warning", w)
+			a.Log.Warn("this job is valid, but look at it again", "job", c.Job, "line", c.line, "warning", w)
 		}
 	}
 	if more > 0 {

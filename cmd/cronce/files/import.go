@@ -16,6 +16,7 @@ import (
 	"github.com/cronce-io/cronce/internal/jobfile"
 	"github.com/cronce-io/cronce/internal/jobfile/migrate"
 	"github.com/cronce-io/cronce/internal/jobfile/spec"
+	"github.com/cronce-io/cronce/internal/schedule/misread"
 	"github.com/cronce-io/cronce/internal/schedule/tzdata"
 	"github.com/cronce-io/cronce/internal/text/plain"
 	"github.com/cronce-io/cronce/internal/text/printable"
@@ -203,10 +204,20 @@ func printImported(a *base.App, path string, head []string, r migrate.Result, sh
 	if err != nil {
 		return err
 	}
+	warnOfImported(a, path, r)
 	if n := len(r.Notes); n > 0 {
 		return fmt.Errorf("%w: %d lines or settings were not carried over; %d jobs were", base.ErrFound, n, len(r.Jobs))
 	}
 	return nil
+}
+
+// warnOfImported prints which schedules are often misread. They do not change the status.
+func warnOfImported(a *base.App, path string, r migrate.Result) {
+	for _, j := range r.Jobs {
+		for _, w := range misread.Of(j.Job.Name, j.Job.Plan()) {
+			fmt.Fprintln(a.Stderr, printable.Clip(fmt.Sprintf("%s:%d: job %s: warning: %s", cmp.Or(j.File, path), j.Line, j.Job.Name, w), 1000))
+		}
+	}
 }
 
 // printImportedFile prints the job file on stdout and the notes on stderr. The notes of a

@@ -14,6 +14,7 @@ import (
 	"github.com/cronce-io/cronce/internal/api/row"
 	"github.com/cronce-io/cronce/internal/codec"
 	"github.com/cronce-io/cronce/internal/jobfile/spec"
+	"github.com/cronce-io/cronce/internal/schedule/misread"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -108,7 +109,7 @@ type schedules []namedSchedule
 // nextSchedules compiles the schedules that the arguments name. Every error is wrong usage.
 func nextSchedules(ctx context.Context, a *base.App, f nextFlags, args []string) (schedules, error) {
 	if f.file == "" {
-		return f.compile(args[0])
+		return f.compile(a, args[0])
 	}
 	file, err := a.ReadJobFile(ctx, f.file)
 	if err != nil {
@@ -117,10 +118,13 @@ func nextSchedules(ctx context.Context, a *base.App, f nextFlags, args []string)
 	return compile(file, f.name)
 }
 
-func (f nextFlags) compile(spec string) (schedules, error) {
+func (f nextFlags) compile(a *base.App, spec string) (schedules, error) {
 	plan := job.Plan{Schedule: spec, Timezone: f.timezone, DSTGap: job.GapPolicy(f.gap), DSTOverlap: job.RepeatPolicy(f.overlap)}
 	s, err := job.ParseSchedule(f.name, plan)
 	if err == nil {
+		for _, warning := range misread.Of(f.name, plan) {
+			a.Log.Warn("this schedule is often misread", "warning", warning)
+		}
 		return schedules{{"", s}}, nil
 	}
 	err = base.Usage(base.OneLine(err))

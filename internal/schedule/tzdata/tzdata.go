@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/cronce-io/cronce/internal/codec"
-	"github.com/cronce-io/cronce/internal/text/suggest"
 )
 
 // Version is the release of the time zone database in this program. Nodes whose
@@ -40,7 +39,7 @@ func Load(name string) (*time.Location, error) {
 	case name == "Local":
 		return nil, fmt.Errorf("%w timezone %q: it means another zone on every machine; want an IANA name like Europe/Berlin", codec.ErrInvalid, name)
 	}
-	if near := suggest.Nearest(name, Names()); near != "" {
+	if near := meant(name); near != "" {
 		return nil, fmt.Errorf("%w timezone %q: no such zone; did you mean %s?", codec.ErrInvalid, codec.Clip(name), near)
 	}
 	return nil, fmt.Errorf("%w timezone %q: no such zone; want an IANA name like Europe/Berlin or UTC", codec.ErrInvalid, codec.Clip(name))

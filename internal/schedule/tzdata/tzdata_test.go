@@ -76,3 +76,27 @@ func TestUnknownZoneIsAnsweredWithTheOneThatWasMeant(t *testing.T) {
 		}
 	}
 }
+
+func TestAnUnknownZoneIsSuggestedByMeaning(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]string{ // empty: no suggestion
+		"GMT+2": "Etc/GMT-2 (UTC+2 all year)", "UTC-5": "Etc/GMT+5 (UTC-5 all year)", "+02:00": "Etc/GMT-2", "UTC+0": "UTC?", "UTC+5:30": "", "GMT+15": "",
+		"PST": "America/Los_Angeles?", "pst": "America/Los_Angeles?", "BST": "Europe/London or Asia/Dhaka?", "IST": "Asia/Kolkata, Europe/Dublin or Asia/Jerusalem?", "Z": "UTC?",
+		"XST": "", "ESR": "", "Rome": "Europe/Rome?", "utc": "UTC?", "Europe/Berln": "Europe/Berlin?",
+	} {
+		_, err := Load(name)
+		if err == nil || want != "" && !strings.Contains(err.Error(), "did you mean "+want) || want == "" && strings.Contains(err.Error(), "did you mean") {
+			t.Errorf("%s: %v, want the suggestion %q", name, err, want)
+		}
+	}
+	for short, zones := range abbreviations {
+		for _, zone := range strings.Split(strings.ReplaceAll(zones, " or ", ", "), ", ") {
+			if _, err := Load(zone); err != nil {
+				t.Errorf("%s: %v", short, err)
+			}
+		}
+		if _, err := Load(short); err == nil {
+			t.Errorf("%s is a zone", short)
+		}
+	}
+}
