@@ -16,7 +16,7 @@ import (
 
 // Locks keeps, in the state bucket, one lock for each job that limits how many of its slots run
 // at once (see job.Job.Guarded). Its methods are safe for concurrent use. Workers change a lock
-// only by a write at its revision. Only RemoveUnreadable deletes a lock.
+// only by a write at its revision. A sweep deletes the lock of a job that is gone, and RemoveUnreadable any.
 type Locks struct {
 	s *space.Space
 	b wire.Bucket

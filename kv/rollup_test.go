@@ -22,6 +22,15 @@ func oldBucket(t *testing.T, js jetstream.JetStream, name string, age time.Durat
 	if _, err := js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: name, History: 1, TTL: age}); err != nil {
 		t.Fatal(err)
 	}
+	stream, err := js.Stream(t.Context(), "KV_"+name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := stream.CachedInfo().Config
+	cfg.AllowMsgTTL = strings.HasSuffix(name, "_jobs") || strings.HasSuffix(name, "_state")
+	if _, err := js.UpdateStream(t.Context(), cfg); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // rollup publishes a message that asks the server to remove all others of its stream.

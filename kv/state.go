@@ -11,7 +11,7 @@ import (
 
 // AlertStates stores, in the state bucket, which jobs failed, or were late, and have not
 // succeeded since. It does so for jobs that ask for an alert when they recover. Its methods are
-// safe for concurrent use. Only RemoveUnreadable deletes a state.
+// safe for concurrent use. A sweep deletes the state of a job that is gone, and RemoveUnreadable any.
 type AlertStates struct{ b wire.Bucket }
 
 // alertKey returns the key of a job's state. Job names have no dots, so no other kind of key

@@ -21,6 +21,12 @@ import (
 // does not decide which nodes are alive, so it must be longer than any lease.
 func nodesTTL(lease time.Duration) time.Duration { return max(time.Hour, 4*lease) }
 
+// MarkerTTL is for how long the marker of a removed key stays in a bucket without a max age.
+const MarkerTTL = "24h"
+
+// DropsMarkers reports whether the bucket has no max age, so that its markers need one of their own.
+func DropsMarkers(bucket string) bool { return bucket == "state" || bucket == "jobs" }
+
 // Keys of the state bucket. The locks have keys of their own.
 const (
 	SettingsKey  = "settings"
@@ -44,6 +50,7 @@ func Configs(namespace string, set job.Settings, recent bool) []jetstream.Stream
 			// Otherwise a login that may write one key could empty the bucket with a
 			// Nats-Rollup header.
 			AllowRollup: false, DenyPurge: true, DenyDelete: true, AllowDirect: true,
+			AllowMsgTTL:        DropsMarkers(what),
 			AllowAtomicPublish: recent && what != "nodes", // a heartbeat never waits for other writes
 			Duplicates:         job.DefaultDuplicates,
 			Replicas:           set.Replicas,
@@ -184,6 +191,9 @@ func Differences(found, want jetstream.StreamConfig) []Difference {
 	if want.AllowMsgSchedules {
 		check("message schedules", found.AllowMsgSchedules, true, func(c *jetstream.StreamConfig) { c.AllowMsgSchedules, c.Discard = true, jetstream.DiscardOld })
 		check("a size limit", found.MaxBytes > 0 || found.MaxMsgs > 0, false, func(c *jetstream.StreamConfig) { c.MaxBytes, c.MaxMsgs = -1, -1 })
+	}
+	if want.AllowMsgTTL {
+		check("age of single messages", found.AllowMsgTTL, true, func(c *jetstream.StreamConfig) { c.AllowMsgTTL = true })
 	}
 	tolerate := func() { all[len(all)-1].Tolerated = true }
 	if want.DenyPurge && (found.AllowRollup || !found.DenyPurge) {

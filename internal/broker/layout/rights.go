@@ -61,7 +61,7 @@ func (a Access) producing() []right {
 		may("publish events", orders, []string{a.Namespace + ".event.*.*"}),
 		may("know which late slots had an alert", producer, a.ask("DIRECT.GET", EventStream(a.Namespace)), a.value("state", "alert.*")),
 		may("move the watermark", producer, a.value("state", WatermarkKey)),
-		may("sweep for lost slots", producer, a.follow("ledger"), a.follow("state"), a.value("state", SweepKey), a.ask("CONSUMER.LIST", a.slots(), a.timers())),
+		may("sweep for lost slots", producer, a.follow("ledger"), a.follow("state"), a.value("state", SweepKey, "lock.*"), a.ask("CONSUMER.LIST", a.slots(), a.timers())),
 		a.consumingOn(producer),
 		{producer, Grant{What: "exchange announcements with other producers", Publish: producers, Subscribe: producers}},
 	}

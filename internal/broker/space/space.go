@@ -155,7 +155,11 @@ func (s *Space) MayPublish(pattern string) bool { return s.login.MayPublish(patt
 // Bucket returns the namespace's bucket of that name.
 func (s *Space) Bucket(what string) wire.Bucket {
 	name := layout.Bucket(s.Namespace, what)
-	return wire.Bucket{Wire: s.Wire, Name: name, Stream: "KV_" + name, Root: "$KV." + name + ".", FailDenied: s.FailDenied, Atomic: s.Atomic("KV_" + name)}
+	markers := ""
+	if layout.DropsMarkers(what) {
+		markers = layout.MarkerTTL
+	}
+	return wire.Bucket{MarkerTTL: markers, Wire: s.Wire, Name: name, Stream: "KV_" + name, Root: "$KV." + name + ".", FailDenied: s.FailDenied, Atomic: s.Atomic("KV_" + name)}
 }
 
 // SlotStream, TimerStream and EventStream return the names of the namespace's streams.

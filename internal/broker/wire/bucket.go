@@ -31,6 +31,9 @@ type Bucket struct {
 	// is false, the write is repeated like any unanswered write.
 	FailDenied bool
 
+	// MarkerTTL is for how long the bucket keeps a delete marker: "24h". Empty: until the max age of the bucket.
+	MarkerTTL string
+
 	// Atomic is true if the stream allows atomic batches.
 	Atomic bool
 
@@ -110,6 +113,9 @@ func (b Bucket) Remove(ctx context.Context, key string, revision uint64) error {
 		w := b.Writing(ctx, key, revision, done)
 		w.Set(headerOperation, "DEL")
 		w.Set(HeaderNonce, rand.Text())
+		if b.MarkerTTL != "" {
+			w.Set(jetstream.MsgTTLHeader, b.MarkerTTL)
+		}
 		w.Send()
 	})
 	return err

@@ -147,8 +147,8 @@ func (t *explainer) read(ctx context.Context) (err error) {
 		t.entryErr = err
 	case !errors.Is(err, job.ErrNotFound):
 		return err
-	case marker > 0:
-		if err := t.readRemoval(ctx); err != nil {
+	default:
+		if err := t.readRemoval(ctx, marker > 0); err != nil {
 			return err
 		}
 	}
@@ -205,7 +205,8 @@ func (t *explainer) readEvents(ctx context.Context) error {
 
 // readRemoval sets removal. The registry records only that the job was removed. The event of the
 // order names the operator.
-func (t *explainer) readRemoval(ctx context.Context) error {
+// The marker of the removal stays for a day (removed).
+func (t *explainer) readRemoval(ctx context.Context, removed bool) error {
 	by := ""
 	for e, err := range t.Fleet.Events(ctx, kv.EventFilter{Job: t.story.Slot.Job, Kind: job.EventOrdered}) {
 		t.Alive()
@@ -215,6 +216,9 @@ func (t *explainer) readRemoval(ctx context.Context) error {
 		case err == nil && e.Order == "remove":
 			by = fmt.Sprintf(" by %s at %s", e.Node, stamp(e.Time))
 		}
+	}
+	if !removed && by == "" {
+		return nil
 	}
 	t.removal = fmt.Sprintf("Job %s was removed from the registry%s", t.story.Slot.Job, by)
 	return nil

@@ -149,7 +149,7 @@ func (r *Replica) sweeper(name string) *sweep.Sweeper {
 	store, settings := r.cfg.Store, r.cfg.Store.Settings()
 	return sweep.New(sweep.Config{
 		Node: name, Ledger: store.Ledger(), Locks: store.Locks(), Slots: store.Slots(), Timers: store.Timers(),
-		Nodes: store.Nodes(), Registry: store.Jobs(), Ends: store.SweepEnds(), Seen: &r.seen, After: r.view.After,
+		Nodes: store.Nodes(), Registry: store.Jobs(), Ends: store.SweepEnds(), Leftovers: store.Leftovers(), Seen: &r.seen, After: r.view.After,
 		Late: r.view.Late, Alerts: store, AlertStates: store.AlertStates(),
 		Now: r.clock.Now, Plausible: r.clock.Plausible, Lease: settings.Lease, Horizon: settings.Horizon, Logger: r.log,
 		Offered: func(job.Slot) { r.observer.Offered() }, Rewound: r.emit,

@@ -44,6 +44,8 @@
 // slot, the sweep first looks for the alert in the stored events. So each slot has one alert,
 // whichever node sweeps.
 //
+// Once an hour it also removes what jobs and nodes that are gone have left in the state bucket (clean).
+//
 // # Invariants
 //
 //   - The sweep writes nothing to the ledger and decides nothing: the claim rules do.

@@ -16,3 +16,6 @@ const Unlisted = unlisted
 
 // MaxStranded is how many stranded messages a pass keeps.
 const MaxStranded = maxStranded
+
+// CleanEvery is how often the sweep removes what is left of jobs and nodes.
+const CleanEvery = cleanEvery

@@ -76,6 +76,8 @@ type Config struct {
 	Registry Registry
 	Ends     Ends
 
+	Leftovers Leftovers
+
 	// Seen is the newest write of the ledger that this process knows. It outlives the
 	// incarnation.
 	Seen *Seen
@@ -161,6 +163,7 @@ type Sweeper struct {
 	leftovers         map[strandedKey]bool // stranded and unserved messages of slots that have ended
 	strandedAt        strandedKey          // the last stranded message that earlier passes of this round have looked at
 	moved             movedJobs
+	cleanedAt         time.Time // see clean
 
 	// chained are the slots of jobs that run after others, if they have no known record.
 	chained map[job.Slot]chainedSlot
@@ -306,6 +309,9 @@ func (s *Sweeper) turn(ctx context.Context) error {
 	if err := s.Pass(ctx, live); err != nil {
 		return err
 	}
+	if err := s.clean(ctx, nodes); err != nil {
+		return err
+	}
 	return s.storeEnd(ctx, last)
 }
 
@@ -316,6 +322,7 @@ func (s *Sweeper) reset() {
 	s.ownedAt, s.moved = time.Time{}, movedJobs{registry: s.cfg.Registry}
 	s.strandedAt, s.listAgain = strandedKey{}, map[string]time.Time{}
 	s.leftovers, s.unreadable = map[strandedKey]bool{}, map[job.Slot]error{}
+	s.cleanedAt = time.Time{}
 	s.awaited, s.seeded = map[job.Slot]awaited{}, false
 	s.takeRecent()
 	now, late := s.cfg.Now(), s.jobsWithLateAlert()
