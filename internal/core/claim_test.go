@@ -115,6 +115,7 @@ func scenario(t *testing.T, args map[string]string) (core.Delivery, core.View) {
 	}
 	if slot.Range {
 		d.MissedLast = offset(t, args, "last", "")
+		d.Due = plans.Later(d.Due, d.MissedLast) // as ParseMessage does
 	}
 	if has(args, "due") {
 		d.Due = offset(t, args, "due", "")
