@@ -18,11 +18,12 @@ func TestContributingNamesWhatExists(t *testing.T) {
 	t.Parallel()
 	paths, words := repository(t)
 	path := regexp.MustCompile(`^[\w.-]+(/[\w.-]+)*(\.(go|js|json|yaml|md|sh|mutants)|/[\w-]+)$`)
+	module := regexp.MustCompile(`^[\w-]+\.[\w.-]+/`) // the first part is a domain
 	identifier := regexp.MustCompile(`^[A-Za-z]\w*(\.\w+)*$`)
 	checked := 0
 	for _, span := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(string(filetest.Read(t, "../CONTRIBUTING.md")), -1) {
 		switch name := span[1]; {
-		case strings.Contains(name, "NAME"), name == "testing/synctest": // a name of yours, and a package of Go
+		case strings.Contains(name, "NAME"), name == "testing/synctest", module.MatchString(name): // a name of yours, a package of Go, and modules
 		case path.MatchString(name):
 			checked++
 			if !slices.ContainsFunc(paths, func(p string) bool { return p == name || strings.HasSuffix(p, "/"+name) }) {

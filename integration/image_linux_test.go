@@ -32,23 +32,23 @@ type manifest struct {
 	Manifests, Layers []descriptor
 }
 
-// layout is an image as buildah writes it.
-type layout struct {
+// imageLayout is an image as buildah writes it.
+type imageLayout struct {
 	t   *testing.T
 	dir string
 }
 
-func (l layout) blob(d descriptor) string {
+func (l imageLayout) blob(d descriptor) string {
 	return filepath.Join(l.dir, "blobs", strings.Replace(d.Digest, ":", "/", 1))
 }
 
-func (l layout) manifest(d descriptor) manifest {
+func (l imageLayout) manifest(d descriptor) manifest {
 	l.t.Helper()
 	return readJSON[manifest](l.t, filetest.Read(l.t, l.blob(d)))
 }
 
 // buildImage builds the image for both architectures.
-func buildImage(t *testing.T) layout {
+func buildImage(t *testing.T) imageLayout {
 	t.Helper()
 	needCommand(t, "buildah")
 	if err := exec.Command("unshare", "--mount", "true").Run(); os.Geteuid() != 0 || err != nil {
@@ -68,7 +68,7 @@ func buildImage(t *testing.T) layout {
 	if err := os.WriteFile(storage, fmt.Appendf(nil, "[storage]\ndriver = \"vfs\"\nrunroot = %q\ngraphroot = %q\n", filepath.Join(dir, "run"), filepath.Join(dir, "graph")), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	l := layout{t, filepath.Join(dir, "layout")}
+	l := imageLayout{t, filepath.Join(dir, "layout")}
 	cmd := exec.Command("../deploy/image/build.sh", binary("amd64"), binary("arm64"), l.dir)
 	cmd.Env = append(os.Environ(), "CONTAINERS_STORAGE_CONF="+storage, "BUILDAH_ISOLATION=chroot")
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -78,7 +78,7 @@ func buildImage(t *testing.T) layout {
 }
 
 // unpack writes the files of an image into a folder, and lists them.
-func (l layout) unpack(m manifest, root string) (files []string) {
+func (l imageLayout) unpack(m manifest, root string) (files []string) {
 	l.t.Helper()
 	for _, layer := range m.Layers {
 		f, err := os.Open(l.blob(layer))
@@ -189,7 +189,7 @@ func TestImageRunsANodeAndTheDashboardWithAReadOnlyRoot(t *testing.T) {
 
 // checked unpacks the image of one architecture, checks what it has and how it runs, and returns
 // its root.
-func (l layout) checked(image descriptor) (root string) {
+func (l imageLayout) checked(image descriptor) (root string) {
 	l.t.Helper()
 	m, arch := l.manifest(image), image.Platform.Architecture
 	config := readJSON[struct {

@@ -66,7 +66,7 @@ func TestArrowsPointOneWay(t *testing.T) {
 		"internal/core":                     {"internal/core/output", "internal/core/exchange", "internal/core/plans", "internal/codec", "internal/text/suggest", "job"},
 		"internal/codec/payload":            {"internal/codec", "internal/text/suggest"},
 		"internal/text/suggest":             {},
-		"internal/schedule/misread":          {"internal/schedule/cron", "job"},
+		"internal/schedule/misread":         {"internal/schedule/cron", "job"},
 		"internal/schedule/tzdata":          {"internal/codec", "internal/text/suggest"},
 		"internal/broker/link":              {},
 		"internal/broker/wire":              {"internal/broker/link", "job"},

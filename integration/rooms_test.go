@@ -9,7 +9,7 @@ import (
 )
 
 // maxSiblings is how many files or packages a reader can survey in one folder. More need groups.
-const maxSiblings = 15
+const maxSiblings = 20
 
 // TestRoomsAreSmall: no folder holds more than fifteen Go files, tests apart, or more than
 // fifteen packages side by side.

@@ -60,8 +60,6 @@ func TestWrongUsage(t *testing.T) {
 		"run --lease 0s":                      `invalid --lease "0s": want a duration`,
 		"slot ls --limit x":                   `invalid --limit "x": want a whole number, such as 10; try: cronce slot ls --help`,
 		"slot ls --limit 9999999999999999999": "want a number nearer to 0",
-		"torture --lease 0s":                  `invalid --lease 0s: must be at least 2s`,
-		"torture --seed -1":                   `invalid --seed "-1": want a whole number of at least 0`,
 		"verify --repair=maybe":               `invalid --repair "maybe": want true or false`,
 		"run --clock-offset x":                `invalid --clock-offset "x": want a duration like 90s or 36h`,
 		"run --file=":                         "invalid --file: must not be empty; leave it out for the default",

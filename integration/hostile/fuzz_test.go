@@ -180,6 +180,9 @@ func (none) Set(context.Context, stream.Timer, uint64) (uint64, error)          
 func (none) Latest(context.Context, []job.Slot) (map[job.Slot]stream.Timer, error) { return nil, nil }
 func (none) Cancel(context.Context, job.Slot) error                                { return nil }
 
+// MaySet says that the login may set timers itself.
+func (none) MaySet(string) bool { return true }
+
 type mark struct{}
 
 func (mark) Read(context.Context) (exchange.Watermark, uint64, error) {
@@ -198,6 +201,8 @@ func (fleet) EmitAndFlush(job.Event) error                { return nil }
 func (f fleet) AskOutput(context.Context, string, job.Slot, bool) (exchange.OutputAnswer, error) {
 	return exchange.DecodeOutputAnswer(f.answer)
 }
+
+func (f fleet) AskLater(context.Context, string, []byte) ([]byte, error) { return f.answer, nil }
 
 func (fleet) AskCancel(context.Context, string, core.CancelRequest) (core.CancelAnswer, error) {
 	return core.CancelAnswer{}, job.ErrUnknown
