@@ -23,9 +23,9 @@ type Observer interface {
 	// Returned is called when a handler has returned. took is how long it ran.
 	Returned(queue string, took time.Duration)
 
-	// Parked counts the slots that wait here for their job's lock (see job.Overlap): by is 1 when a
-	// slot begins to wait, and -1 when its wait ends.
-	Parked(queue string, by int)
+	// Waits is called when this process has put a slot into its job's line, because other slots of the
+	// job must end before (see job.Overlap).
+	Waits(queue string)
 
 	// Event is called for every event that the Scheduler publishes, except the alerts that jobs ask
 	// for, such as OnFailure, and the orders of its Client: see job.EventKind.
@@ -60,8 +60,8 @@ func (NopObserver) Started(string, time.Duration, bool) {}
 // Returned implements Observer.
 func (NopObserver) Returned(string, time.Duration) {}
 
-// Parked implements Observer.
-func (NopObserver) Parked(string, int) {}
+// Waits implements Observer.
+func (NopObserver) Waits(string) {}
 
 // Event implements Observer.
 func (NopObserver) Event(job.Event) {}

@@ -72,7 +72,7 @@ func (c *Client) cancel(ctx context.Context, s job.Slot, waiting func(CancelWait
 				return *r, &SlotError{s, r.State, "it has its outcome: " + string(r.State)}
 			}
 			return *r, c.removeTimer(ctx, s) // an earlier cancel may have been cut short
-		case r != nil && r.Shards > 0:
+		case r != nil && r.Shards > 0 && r.State != job.Waiting: // a slot that waits has no shards yet
 			if err := c.cancelWhole(ctx, *r, revision, waiting); err != nil {
 				return *r, err
 			}
@@ -153,22 +153,50 @@ func (c *Client) end(ctx context.Context, s job.Slot, r *job.Record, revision ui
 	c.emit(job.Event{
 		Kind: job.EventCancelled, Time: now.UTC(), ID: s.ID(), Job: s.Job, Attempt: ended.Attempt, Fence: won, Error: ended.Error,
 	})
+	if r != nil && r.State == job.Retrying {
+		if err := c.vacate(ctx, ended, won); err != nil {
+			return ended, err
+		}
+	}
 	return ended, c.removeTimer(ctx, s)
 }
 
+// vacate publishes the message of a slot that ended between two attempts, if it holds a place in its
+// job's lock. The worker that gets the message takes the slot out of the lock. Otherwise the next slot of
+// the job would wait until the next attempt was due.
+func (c *Client) vacate(ctx context.Context, r job.Record, revision uint64) error {
+	l, _, err := c.cfg.Locks.Read(ctx, r.Slot.Job)
+	c.cfg.Alive()
+	switch {
+	case errors.Is(err, job.ErrNotFound), exchange.IsUnreadable(err):
+		return nil
+	case err != nil:
+		return err
+	case !l.Holds(r.Slot.Whole()):
+		return nil
+	}
+	for _, m := range core.CallMessages(r, revision, c.cfg.Operator, false) {
+		if _, err := c.cfg.Slots.Put(ctx, r.Queue, m, r.Payload); err != nil {
+			return err
+		}
+		c.cfg.Alive()
+	}
+	return nil
+}
+
 // deliveryInLock returns a delivery for a slot that has neither a record nor a message, from its
-// entry in its job's lock. If the slot is not in the lock either, the error is a *SlotError.
+// place in its job's lock. If the slot is not in the lock either, the error is a *SlotError.
 func (c *Client) deliveryInLock(ctx context.Context, s job.Slot) (core.Delivery, error) {
 	l, _, err := c.cfg.Locks.Read(ctx, s.Job)
 	c.cfg.Alive()
-	stay, in := l.Stay(s)
+	place, in := l.Holder(s)
 	switch {
 	case err != nil && !errors.Is(err, job.ErrNotFound):
 		return core.Delivery{}, err
 	case !in:
 		return core.Delivery{}, &SlotError{Slot: s, Why: "it has no record and no message"}
 	}
-	d := core.Delivery{Message: core.Message{Slot: s, Due: s.At}, Published: stay.Since}
+	d := core.Delivery{Message: core.Message{Slot: s, Due: s.At}, Published: place.Since}
 	e, _, err := c.cfg.Jobs.Read(ctx, s.Job)
 	c.cfg.Alive()
 	if err != nil && !errors.Is(err, job.ErrNotFound) && !exchange.IsUnreadable(err) {

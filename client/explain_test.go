@@ -18,8 +18,10 @@ import (
 func TestExplainNamesTheHolderOfTheLock(t *testing.T) {
 	s := newShop(t)
 	slot, holder := s.slot(), job.NewSlot("report", s.at.Add(-time.Second))
-	s.publish(core.Message{Slot: slot}, "")
-	lock := core.Lock{Job: "report", Holders: []core.LockSlot{{Slot: holder, At: holder.At}}, Waiting: []core.LockSlot{{Slot: slot, At: slot.At}}, Nonce: "n"}
+	if _, err := s.store.Ledger().Write(t.Context(), job.Record{Slot: slot, Queue: "default", State: job.Waiting, Node: "web1-1", Nonce: "n"}, 0); err != nil {
+		t.Fatal(err)
+	}
+	lock := core.Lock{Job: "report", Holders: []core.LockSlot{{Slot: holder, At: holder.At}}, Waiting: true, Line: 1, Nonce: "n"}
 	if _, err := s.store.Locks().Write(t.Context(), lock, 0); err != nil {
 		t.Fatal(err)
 	}
@@ -29,7 +31,7 @@ func TestExplainNamesTheHolderOfTheLock(t *testing.T) {
 	}
 	s.listHandlers("web1-1", "report")
 	story, err := s.as("alice@a").Explain(t.Context(), slot.ID())
-	if err != nil || !strings.Contains(story.Why, "held by "+holder.ID()+", with 0 waiting before it") {
+	if err != nil || !strings.Contains(story.Why, "when one of these has its outcome: "+holder.ID()) {
 		t.Errorf("explained as %+v, %v", story, err)
 	}
 }

@@ -387,7 +387,7 @@ func (c *Client) Explain(ctx context.Context, id string) (Story, error) {
 // SlotStates returns all states of slots in listings.
 func SlotStates() []job.State {
 	return []job.State{
-		job.Pending, job.Running, job.Retrying, job.Succeeded, job.Failed,
+		job.Pending, job.Waiting, job.Running, job.Retrying, job.Succeeded, job.Failed,
 		job.Skipped, job.Missed, job.Expired, job.Cancelled,
 	}
 }

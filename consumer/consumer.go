@@ -89,6 +89,7 @@ type Config struct {
 	Node             Node
 	Ledger           Ledger
 	Locks            Locks
+	Lines            Lines
 	Registry         Registry
 
 	// Each of Sources opens one source of the queue's messages. All sources share the queue's
@@ -103,8 +104,9 @@ type Config struct {
 	// it asks for no slots, and starts none that have arrived. Default: slots can always run.
 	Ready func() <-chan struct{}
 
-	// Publish publishes the message of a slot that follows from the outcome of another slot, and
-	// returns when the broker has stored it. The broker may store it twice.
+	// Publish publishes the message of a slot that follows from the outcome of another slot, or that
+	// was called from its job's line, and returns when the broker has stored it. The broker may store
+	// it twice.
 	Publish func(ctx context.Context, queue string, m core.Message, payload []byte) error
 
 	// Alert stores an alert that is to be delivered, under a message ID, and returns when the
@@ -134,13 +136,6 @@ type Config struct {
 
 	// Observer measures the worker. Nil: nothing is measured.
 	Observer Observer
-
-	// Wake publishes that a job's lock admits a waiting slot: the slot holds a place in the
-	// lock, or gets one when it asks. Listen calls woken with such slots of one job, until stop
-	// is called. Both are hints: a waiting slot also asks the lock from time to time. Neither
-	// may block. Default: they do nothing.
-	Wake   func(job.Slot)
-	Listen func(name string, woken func(job.Slot)) (stop func())
 
 	// Cancel asks a node to end a slot that it runs. The request may be lost. Default: it does
 	// nothing.
@@ -193,8 +188,7 @@ type Consumer struct {
 	cfg      Config
 	limiter  *limiter
 	inflight *inflight.Messages
-	locks    *locks
-	waitlist *waitlist
+	gates    *gates
 
 	// retired is closed by Retire. stopping is closed when no new slot may be started.
 	retired  chan struct{}
@@ -233,12 +227,6 @@ func New(cfg Config) *Consumer {
 		close(always)
 		cfg.Ready = func() <-chan struct{} { return always }
 	}
-	if cfg.Wake == nil {
-		cfg.Wake = func(job.Slot) {}
-	}
-	if cfg.Listen == nil {
-		cfg.Listen = func(string, func(job.Slot)) func() { return func() {} }
-	}
 	if cfg.Cancel == nil {
 		cfg.Cancel = func(context.Context, string, core.CancelRequest) {}
 	}
@@ -249,8 +237,9 @@ func New(cfg Config) *Consumer {
 	}
 	c := &Consumer{
 		cfg: cfg, inflight: inflight.New(cfg.Lease), retired: make(chan struct{}), stopping: make(chan struct{}),
-		locks: newLocks(cfg.Locks), waitlist: newWaitlist(cfg.Listen), pool: pool.New(4 * cfg.Concurrency),
+		pool: pool.New(4 * cfg.Concurrency),
 	}
+	c.gates = newGates(c)
 	c.retire = sync.OnceFunc(func() { close(c.retired) })
 	c.limiter = cfg.Table.limiter(cfg.Queue, cfg.Concurrency)
 	c.handlersCtx, c.endHandlers = context.WithCancelCause(cfg.Node.Context())

@@ -42,7 +42,7 @@ func (t *task) load(mayBlock bool) flow {
 	// At its first delivery, a slot most likely has no record. So the slot is claimed without a
 	// read: if there is a record, the write is refused. A slot whose message was published again
 	// may have a record.
-	first := t.rounds == 0 && !t.lock.waited && t.d.Count <= 1 && t.d.Offer == 0
+	first := t.rounds == 0 && t.d.Count <= 1 && t.d.Offer == 0
 	if !mayBlock && (entry == nil || !first || len(entry.Job.After) > 0) {
 		return wouldBlock
 	}
@@ -145,8 +145,8 @@ func (t *task) decide(mayBlock bool) flow {
 		t.state = writingWhole
 	case core.Enter:
 		t.state = entering
-	case core.Wait:
-		t.state = waiting
+	case core.Stand:
+		t.state = standing
 	case core.Start, core.End:
 		t.state = preparing
 	case core.ConcludeWhole:

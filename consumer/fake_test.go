@@ -339,12 +339,13 @@ type bench struct {
 }
 
 func newBench(t *testing.T) *bench {
+	store := memstore.New()
 	b := &bench{
 		T: t, queue: newQueue(), node: newNode("A"), ledger: newLedger(),
 		registry: fakeRegistry{}, handlers: map[string]job.Handler{}, chained: map[string]core.Message{}, alerts: map[string]job.Event{},
 	}
 	b.cfg = consumer.Config{
-		Namespace: "cronce", Queue: "default", Node: b.node, Ledger: b.ledger, Locks: memstore.New().Locks(), Registry: b.registry,
+		Namespace: "cronce", Queue: "default", Node: b.node, Ledger: b.ledger, Locks: store.Locks(), Lines: store.Lines(), Registry: b.registry,
 		Sources: []consumer.Open{func(context.Context) (consumer.Source, error) { return b.queue.source(), nil }},
 		Handler: func(name string) job.Handler { return b.handlers[name] },
 		Publish: b.put, Alert: b.alert,

@@ -24,14 +24,24 @@ func (t *task) publishFollowUps(mayBlock bool) flow {
 	alerts, tracked := t.alerts(t.rec)
 	switch {
 	case len(next) == 0 && len(alerts) == 0 && !tracked:
-		return t.respondWith(ack)
+		return t.leaveAndAck()
 	case !mayBlock:
 		return wouldBlock
 	}
 	if err := t.publish(next, alerts, tracked); err != nil {
 		return t.postpone(fmt.Errorf("publish what follows from slot %s: %w", t.rec.Slot, err))
 	}
-	return t.respondWith(ack)
+	return t.leaveAndAck()
+}
+
+// leaveAndAck ends the delivery of a slot that has its outcome. The slot leaves its lock before the
+// message is acked.
+func (t *task) leaveAndAck() flow {
+	t.respondWith(ack)
+	if t.leaves() {
+		t.state = leaving
+	}
+	return onward
 }
 
 // publish publishes the alerts and the slots of the next jobs. It does so even if the node's
@@ -192,7 +202,6 @@ func drop(reason string) response { return response{kind: responseDrop, reason: 
 // wait until the server has the answer. If the answer is lost, the message is delivered again,
 // and the record says what became of the slot.
 func (t *task) respond() flow {
-	t.state = leaving
 	var err error
 	switch r := t.response; {
 	case r.kind == responseAck:
@@ -207,9 +216,6 @@ func (t *task) respond() flow {
 	}
 	if err != nil {
 		t.cfg.Logger.Debug("answer not sent; the broker will deliver the message again", "subject", t.msg.Subject(), "error", err)
-	}
-	if t.final && t.lock.entered {
-		return onward
 	}
 	return t.close()
 }

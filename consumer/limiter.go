@@ -47,6 +47,11 @@ type limiter struct {
 	asked   int      // messages that all sources have asked for and not received
 	pending int      // received messages without a permit: they wait for one, or are claimed ahead
 	waiters []waiter // the pending tasks that can do nothing more without a permit
+
+	// standing counts the tasks whose slots are being put into the lines of their jobs. They need no
+	// permit. At most maxAhead for each permit are under way.
+	standing int
+
 	expiry  *time.Timer
 	pace    pace
 	pullers map[*puller]struct{} // kicked when a permit is released: see register
@@ -104,6 +109,8 @@ func (l *limiter) reserve(own, most int) int {
 	window := l.size - l.taken + l.maxPending() - l.pending
 	n := min(window-l.asked, most)
 	switch {
+	case l.standing >= maxAhead*l.size:
+		return 0
 	case own == 0 && n <= 0 && l.taken < l.size:
 		n = 1 // the requests of other sources must not keep this one from its messages
 	case n <= 0 || own > 0 && n < window/2:
@@ -208,6 +215,31 @@ func (l *limiter) withdraw(t *task) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.endPending(t, false)
+	for p := range l.pullers {
+		p.kick()
+	}
+}
+
+// stand notes that the slot of a task is put into its job's line. The task needs no permit then. Like a
+// short handler it counts for the pace, so that a burst of slots that have to wait does not keep
+// the slots behind it from their workers.
+func (l *limiter) stand(t *task) {
+	if t.stands {
+		return
+	}
+	t.stands = true
+	l.mu.Lock()
+	l.standing++
+	l.pace.add(time.Now())
+	l.mu.Unlock()
+	t.releasePermit()
+}
+
+// stood notes that the task of such a slot is over.
+func (l *limiter) stood() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.standing--
 	for p := range l.pullers {
 		p.kick()
 	}

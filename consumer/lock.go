@@ -4,290 +4,189 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/codec"
 	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 )
 
 // lockPart is what a task knows of its job's lock.
 type lockPart struct {
-	// entered: the slot is in the lock, as far as this task knows. since is when its stay there
-	// began. A slot that is reopened may enter again, and since tells its stays apart. revision is
-	// the revision of the slot's record that the task knew when it entered.
-	entered  bool
-	since    time.Time
-	revision uint64
+	// entered: the slot holds a place, as far as this task knows.
+	entered bool
 
-	// skips: the job runs one slot at a time, and skips slots that fall due meanwhile.
-	skips bool
-
-	// waited: the slot has waited for the lock, or is to displace its holder, and asks again.
-	// contended: in its last round, the task gave up entering, because other workers changed the
-	// lock again and again.
-	waited, contended bool
-
-	// turns are the turns (see type turns) that the task holds now. asks counts its questions
-	// to the lock, conflicts how often in a row its write was refused.
-	turns           []chan struct{}
-	asks, conflicts int
-
-	// err is why the lock could not be written.
+	// err is why the last request to the lock failed.
 	err error
 }
 
-func (l *lockPart) releaseTurns() {
-	for _, turn := range l.turns {
-		<-turn
-	}
-	l.turns = nil
-}
-
-// enter asks the job's lock for admission, and puts the answer into the view. If the answer
-// changes the lock, it takes effect only when the changed lock is stored. enter sends that write
-// and returns. The callback that gets the broker's answer goes on with the task. The step blocks
-// only if it has to read the lock or a record, if another slot has the turn, or after a refused
-// write. For most slots, none of these is true.
+// enter asks the job's lock for a place. The answer takes the task's next step.
 func (t *task) enter(mayBlock bool) flow {
-	l, ctx, slot := &t.lock, t.cfg.Node.Context(), t.d.Slot.Whole()
-	switch {
-	case !mayBlock && (l.conflicts > 0 || l.err != nil):
-		return wouldBlock
-	case l.err != nil:
-		return t.postpone(fmt.Errorf("write the lock of job %s: %w", slot.Job, l.err))
-	}
-	l.contended = false
-	if l.conflicts > 0 && !backOff(ctx, l.conflicts) || !t.takeTurns(ctx, mayBlock) {
-		l.releaseTurns()
+	slot := t.d.Slot.Whole()
+	if err := t.lock.err; err != nil {
 		if !mayBlock {
 			return wouldBlock
 		}
-		return t.postpone(fmt.Errorf("enter the lock of job %s: %w", slot.Job, context.Cause(ctx)))
-	}
-	entrant := core.NewEntrant(t.d, t.view)
-	if !l.waited && entrant.InLine() && t.locks.full(slot.Job, slot) {
-		return t.applyAdmission(core.Admission{Kind: core.AdmissionCrowded}, entrant, core.Lock{})
-	}
-	seen, ended, fresh, err := t.recall(ctx, mayBlock)
-	for ; err == nil && l.asks < maxAsks && l.conflicts < maxRounds; l.asks++ {
-		next, admission, ask := seen.Enter(entrant, ended)
-		// A reopened slot may still be in the lock from its earlier stay. Unless the record is
-		// known to be unchanged since this task entered the slot, the slot begins a new stay.
-		// That write changes the lock's revision. So another slot that saw the old outcome
-		// cannot replace this one, the worker that wrote the old outcome does not end the new
-		// stay, and a write that is based on an older copy of the lock is refused.
-		known := l.entered && l.revision == t.view.Revision
-		renewed := !known && (t.d.Backfill || t.d.Offer > 0 || t.view.Record != nil) && next.Has(slot)
-		if renewed {
-			next = next.Renewed(slot, t.cfg.Now())
-		}
-		switch {
-		case len(ask) > 0 && !mayBlock:
-			err = errWouldBlock
-		case len(ask) > 0 && !fresh: // a slot may be refused only by a lock that was just read
-			t.locks.forget(slot.Job)
-			seen, ended, fresh, err = t.recall(ctx, mayBlock)
-		case len(ask) > 0:
-			err = t.findEnded(ctx, ask, ended)
-		case next.Same(seen.Lock) && !renewed:
-			return t.applyAdmission(admission, entrant, next)
-		default:
-			t.locks.send(ctx, next, seen, t.cfg.Table.nonce(t.cfg.Node.Name()), func(err error) {
-				defer t.recovered()
-				switch {
-				case err == nil:
-					t.wakeAll(next.Next(entrant.Places)) // the write removed slots that had ended
-					t.applyAdmission(admission, entrant, next)
-				case errors.Is(err, job.ErrConflict): // ask again
-					l.releaseTurns()
-					l.conflicts++
-				default:
-					l.releaseTurns()
-					l.err = err
-				}
-				t.advance(false)
-			})
-			return handed
-		}
-	}
-	l.releaseTurns()
-	switch {
-	case errors.Is(err, errWouldBlock):
-		return wouldBlock
-	case err != nil:
 		return t.postpone(err)
 	}
-	l.contended = true
-	return t.applyAdmission(core.Admission{Kind: core.AdmissionCrowded}, entrant, core.Lock{})
-}
-
-// maxAsks bounds how often a task asks its job's lock. After that, the lock counts as contended.
-const maxAsks = 4 * maxRounds
-
-// takeTurns takes the turns to change the lock. If it may not block, it takes them only if they
-// are free. A slot that has waited takes only the second, so it goes before slots that have just
-// arrived.
-func (t *task) takeTurns(ctx context.Context, mayBlock bool) bool {
-	l, of := &t.lock, t.locks.turns(t.d.Slot.Job)
-	turns := []chan struct{}{of.enter, of.change}
-	if l.waited {
-		turns = turns[1:]
-	}
-	for _, turn := range turns {
-		if !take(ctx, turn, mayBlock) {
-			return false
+	entrant := core.NewEntrant(t.d, t.view)
+	t.gates.ask(slot.Job, &lockRequest{enter: &entrant, mayHold: t.mayHold(), answered: func(admission core.Admission, err error) {
+		defer t.recovered()
+		if t.lock.err = err; err == nil {
+			t.lock.entered = admission.Kind == core.AdmissionGranted
+			t.view.Admission, t.state = admission, deciding
 		}
-		l.turns = append(l.turns, turn)
-	}
-	return true
+		t.advance(false)
+	}})
+	return handed
 }
 
-// applyAdmission puts the lock's answer into the view, whether it admits the slot or not. The
-// next step is to decide. stored is the stored lock that gave the answer.
-func (t *task) applyAdmission(admission core.Admission, entrant core.Entrant, stored core.Lock) flow {
-	l := &t.lock
-	l.releaseTurns()
-	l.asks, l.conflicts, l.skips = 0, 0, entrant.Policy == job.OverlapSkip && entrant.Places == 1
-	if stay, in := stored.Stay(t.d.Slot.Whole()); in {
-		l.entered, l.since, l.revision = true, stay.Since, t.view.Revision
-	}
-	t.view.Admission, t.state = admission, deciding
-	return onward
+// mayHold reports whether the slot may hold a place already, or stand in the line.
+func (t *task) mayHold() bool {
+	return t.d.Count > 1 || t.d.Offer > 0 || t.view.Record != nil || t.view.Whole.Record != nil
 }
 
-// recall returns the lock of the slot's job, from memory or by a read. fresh is true if it was read
-// just now. ended is new at each call, because a slot that had ended may have been reopened and
-// have entered again. It has the lock's only slot if that is known to have ended.
-func (t *task) recall(ctx context.Context, mayBlock bool) (seen seenLock, ended map[job.Slot]bool, fresh bool, err error) {
-	if mayBlock {
-		seen, fresh, err = t.locks.get(ctx, t.d.Slot.Job)
-	} else {
-		seen, err = t.locks.guess(t.d.Slot.Job)
+// stand puts the slot into its job's line: it writes the slot's record, in the state Waiting, and then the
+// entry, and looks at the lock once more. Then the message is acked: the worker that frees a place calls
+// the slot with a new message. A slot that stands in the line takes nothing in this process.
+func (t *task) stand() flow {
+	ctx, waiting, revision := t.cfg.Node.Context(), t.decision.Record, t.view.Revision
+	if t.d.Slot.Shards > 0 {
+		revision = t.view.Whole.Revision
 	}
+	t.limiter.stand(t)
+	if !t.decision.Stored {
+		waiting.Nonce = t.cfg.Table.nonce(t.cfg.Node.Name())
+		var err error
+		revision, err = t.cfg.Ledger.Write(ctx, waiting, revision)
+		switch {
+		case errors.Is(err, job.ErrConflict):
+			return t.nextRound()
+		case err != nil:
+			return t.postpone(fmt.Errorf("write slot %s: %w", waiting.Slot, err))
+		}
+	}
+	// From here on the slot may be called, and its new message may come to this process.
+	t.leaveTable()
+	sequence, err := t.cfg.Lines.Put(ctx, core.NewEntry(core.NewEntrant(t.d, t.view)), revision)
 	if err != nil {
-		return seen, nil, false, fmt.Errorf("read the lock of job %s: %w", t.d.Slot.Job, err)
+		return t.postpone(err)
 	}
-	ended = map[job.Slot]bool{}
-	if seen.holderEnded && !seen.Holds(t.d.Slot.Whole()) {
-		ended[seen.Holders[0].Slot] = true
+	if err := t.askAndWait(ctx, &lockRequest{stood: sequence, stands: calledSlot{waiting, revision}}); err != nil {
+		return t.postpone(err)
 	}
-	return seen, ended, fresh, nil
+	if t.cfg.Observer != nil {
+		t.cfg.Observer.Waits(t.cfg.Queue)
+	}
+	if displaced := t.view.Admission.Displaces; displaced != (job.Slot{}) && !t.displaceUntilEnded(ctx, displaced) {
+		return t.respondWith(later(0)) // another worker goes on
+	}
+	return t.respondWith(ack)
 }
 
-// backOff waits before the next write of a lock. conflicts is how many writes in a row were
-// refused. It does not wait after the first refusal, and waits longer after each further one, up
-// to half a second. It returns false if ctx ends.
-func backOff(ctx context.Context, conflicts int) bool {
-	if conflicts < 2 {
-		return ctx.Err() == nil
-	}
-	d := 5 * time.Millisecond << min(conflicts, 6)
-	timer := time.NewTimer(d/2 + rand.N(d))
-	defer timer.Stop()
+// askAndWait hands in a request to the job's lock, and waits until it is carried out.
+func (t *task) askAndWait(ctx context.Context, r *lockRequest) error {
+	answered := make(chan error, 1)
+	r.answered = func(_ core.Admission, err error) { answered <- err }
+	t.gates.ask(t.d.Slot.Job, r)
 	select {
-	case <-timer.C:
-		return true
+	case err := <-answered:
+		return err
 	case <-ctx.Done():
-		return false
-	}
-}
-
-// findEnded reads which of the slots in the lock have an outcome, and stores that in ended. It
-// always asks the ledger's leader, even about a slot that this node works on: the slot may have
-// ended, and the node may be handling a second copy of its message. A slot without a record has
-// not ended, unless it will never begin: see isOver.
-func (t *task) findEnded(ctx context.Context, slots []core.LockSlot, ended map[job.Slot]bool) error {
-	for _, s := range slots {
-		rec, _, err := t.readSlot(ctx, s.Slot)
-		if err != nil {
-			return fmt.Errorf("look for the outcome of a slot in the lock: %w", err)
-		}
-		ended[s.Slot] = rec == nil && t.isOver(s) || rec != nil && rec.State.Final()
-	}
-	return nil
-}
-
-// isOver reports whether a slot in the lock, which has no record, will never have one. There are
-// two such cases. The slot is older than the horizon plus a lease: the lease covers a worker
-// that was suspended after it had checked the slot's age and before its claim. Or the job was
-// deleted, and the slot entered the lock more than a lease ago. isOver is false while the clock
-// is not plausible.
-func (t *task) isOver(s core.LockSlot) bool {
-	now := t.cfg.Now()
-	return t.cfg.Plausible() == nil &&
-		(now.Sub(s.At) > t.cfg.Horizon+t.cfg.Lease || t.view.Entry == nil && now.Sub(s.Since) > t.cfg.Lease)
-}
-
-// leave takes the slot, which has its outcome, out of its job's lock, and wakes the slots that
-// the lock admits in its place. If that fails, the next slot that asks the lock finds the
-// outcome.
-//
-// A short slot under "skip" is left in the lock if no other is known to wait there: see
-// docs/decisions/0030-a-short-slot-is-left-in-its-lock.md.
-func (t *task) leave(mayBlock bool) flow {
-	short := t.lock.skips && t.cfg.Now().Sub(t.lock.since) < minRecheck
-	switch {
-	case short && t.locks.noteEnded(t.d.Slot.Whole(), t.lock.since):
-		t.waitlist.wakeOne(t.d.Slot.Job)
-		return t.close()
-	case !mayBlock:
-		return wouldBlock
-	}
-	ctx, cancel := context.WithTimeout(t.cfg.Life, t.cfg.Lease)
-	defer cancel()
-	places := 1
-	// The slot may have run for hours: the current definition says how many slots may run at
-	// once.
-	if e, err := t.cfg.Registry.Lookup(ctx, t.d.Slot.Job, t.d.JobRevision); err == nil {
-		if !e.Job.Guarded() {
-			return t.close()
-		}
-		places = e.Job.Places()
-	}
-	if err := t.removeFromLock(ctx, places); err != nil {
-		t.cfg.Logger.Warn("slot not removed from its job's lock; the next slot that asks the lock removes it", "slot", t.d.Slot.ID(), "error", err)
-	}
-	return t.close()
-}
-
-// removeFromLock takes the slot out of the lock. After a conflict it retries until ctx ends. places
-// is how many slots of the job may run at once.
-func (t *task) removeFromLock(ctx context.Context, places int) error {
-	turns := t.locks.turns(t.d.Slot.Job)
-	if !take(ctx, turns.change, true) {
 		return context.Cause(ctx)
 	}
-	defer func() { <-turns.change }()
-	for conflicts := 0; ; {
-		seen, _, err := t.locks.get(ctx, t.d.Slot.Job)
+}
+
+// leaves reports whether the slot, which has its outcome, may hold a place: this task has entered the slot,
+// or an earlier delivery of a message may have.
+func (t *task) leaves() bool {
+	return t.lock.entered || t.mayHold() && (t.view.Entry == nil || t.view.Entry.Job.Guarded())
+}
+
+// leave takes the slot, which has its outcome, out of its job's lock. If the line has slots that may run
+// in its place, the same write calls them. The message is acked after that, so if the worker dies before,
+// the worker that gets the message takes the slot out.
+func (t *task) leave() flow {
+	found := !t.lock.entered || !t.final || t.d.Slot.Shards > 0
+	t.gates.ask(t.d.Slot.Job, &lockRequest{leave: t.d.Slot.Whole(), found: found, answered: func(_ core.Admission, err error) {
+		defer t.recovered()
 		if err != nil {
-			return err
+			t.response = silence
+			t.cfg.Logger.Warn("slot not taken out of its job's lock; the next delivery of its message does that", "slot", t.d.Slot.ID(), "error", err)
 		}
-		if stay, in := seen.Stay(t.d.Slot.Whole()); !in || !stay.Since.Equal(t.lock.since) {
-			return nil
+		t.state = responding
+		t.advance(false)
+	}})
+	return handed
+}
+
+// displaceEvery is how often the holder of a place is asked to end, until it has ended.
+const displaceEvery = 250 * time.Millisecond
+
+// displaceUntilEnded ends the holder of the lock that this slot is to replace. The request to end may be
+// lost, so it is repeated until the holder has left, or a newer slot replaces this one. Meanwhile the
+// message is not acked: if the worker dies, another one goes on. It returns false if the worker stops first.
+func (t *task) displaceUntilEnded(ctx context.Context, holder job.Slot) bool {
+	own := core.NewEntrant(t.d, t.view).At
+	for {
+		l, _, err := t.cfg.Locks.Read(ctx, holder.Job)
+		if err == nil && (!l.Holds(holder) || l.Newest.After(own)) {
+			return true
 		}
-		next, woken := seen.Leave(t.d.Slot.Whole(), places)
-		err = t.locks.put(ctx, next, seen, t.cfg.Table.nonce(t.cfg.Node.Name()))
-		switch {
-		case err == nil:
-			t.wakeAll(woken)
-			if len(next.Holders) < places {
-				t.waitlist.wakeOne(t.d.Slot.Job)
-			}
-			return nil
-		case !errors.Is(err, job.ErrConflict):
-			return err
+		if err == nil {
+			t.displace(ctx, holder)
 		}
-		if conflicts++; !backOff(ctx, conflicts) {
-			return err
+		select {
+		case <-ctx.Done():
+			return false
+		case <-t.stopping:
+			return false
+		case <-time.After(displaceEvery):
 		}
 	}
 }
 
-// wakeAll wakes waiting slots that have a place in the lock, or get one if they ask for it.
-func (t *task) wakeAll(slots []core.LockSlot) {
-	for _, s := range slots {
-		t.cfg.Wake(s.Slot)
+// displace ends the holder of the lock, with all its shards, because this slot is to replace it.
+func (t *task) displace(ctx context.Context, holder job.Slot) {
+	rec, revision, err := t.cfg.Ledger.Read(ctx, holder)
+	if err != nil {
+		return
+	}
+	if rec.Shards == 0 {
+		t.displaceOne(ctx, rec, revision)
+		return
+	}
+	if rec.Error == "" && !rec.State.Final() {
+		marked := core.MarkWhole(rec, core.ReplacedBy(t.d.Slot.Whole()))
+		marked.Nonce = t.cfg.Table.nonce(t.cfg.Node.Name())
+		_, _ = t.cfg.Ledger.Write(ctx, marked, revision)
+	}
+	for i := range rec.Shards {
+		if shard, revision, err := t.cfg.Ledger.Read(ctx, holder.WithShard(i+1, rec.Shards)); err == nil {
+			t.displaceOne(ctx, shard, revision)
+		}
+	}
+	_, _, _ = t.conclude(ctx, holder) // the worker with the holder's messages publishes what follows
+}
+
+// displaceOne ends one slot or shard. If the handler runs, displaceOne asks its owner to end it.
+// The request may be lost, so each call repeats it. If the slot waits for its next attempt, it
+// has no owner, and displaceOne writes its outcome, and publishes its message for the worker that
+// takes it out of the lock.
+func (t *task) displaceOne(ctx context.Context, rec job.Record, revision uint64) {
+	newer := t.d.Slot.Whole()
+	switch rec.State {
+	case job.Running:
+		t.cfg.Cancel(ctx, rec.Node, core.CancelRequest{V: codec.Version, ID: rec.Slot.ID(), Fence: revision, Replaced: true, By: newer.ID()})
+	case job.Retrying, job.Waiting:
+		d := core.Delivery{Message: core.Message{Slot: rec.Slot}}
+		end := core.Cancel(d, core.View{Now: t.cfg.Now(), Self: t.cfg.Node.Name(), Record: &rec}, core.ReplacedBy(newer))
+		end.Nonce = t.cfg.Table.nonce(t.cfg.Node.Name())
+		revision, err := t.cfg.Ledger.Write(ctx, end, revision)
+		if err != nil {
+			return
+		}
+		t.emit(end, revision)
+		t.gates.publishCalls(ctx, []calledSlot{{end, revision}}, t.view.Entry)
 	}
 }

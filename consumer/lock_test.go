@@ -17,16 +17,11 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// fleet is several consumers on one queue, one ledger and one set of locks. They wake each
-// other's slots.
+// fleet is several consumers on one queue, one ledger, and one set of locks and lines.
 type fleet struct {
 	*testing.T
 	benches []*bench
 	runs    *runs
-
-	mu       sync.Mutex
-	deaf     bool // wake-up calls are lost
-	listener []func(job.Slot)
 }
 
 // runs records what handlers did, in order.
@@ -61,8 +56,7 @@ func newFleet(t *testing.T, n int, j job.Job, d time.Duration) *fleet {
 		b := newBench(t)
 		b.queue, b.ledger = first.queue, first.ledger
 		b.node = newNode(string(rune('A' + i)))
-		b.cfg.Node, b.cfg.Ledger, b.cfg.Locks = b.node, b.ledger, store.Locks()
-		b.cfg.Wake, b.cfg.Listen = f.wake, f.listen
+		b.cfg.Node, b.cfg.Ledger, b.cfg.Locks, b.cfg.Lines = b.node, b.ledger, store.Locks(), store.Lines()
 		b.cfg.Cancel = f.cancel
 		b.handle(j, func(ctx context.Context, run job.Run) error {
 			f.runs.note("start", run, 1)
@@ -77,23 +71,6 @@ func newFleet(t *testing.T, n int, j job.Job, d time.Duration) *fleet {
 		f.benches = append(f.benches, b)
 	}
 	return f
-}
-
-func (f *fleet) wake(s job.Slot) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for _, l := range f.listener {
-		if !f.deaf {
-			l(s)
-		}
-	}
-}
-
-func (f *fleet) listen(_ string, woken func(job.Slot)) func() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.listener = append(f.listener, woken)
-	return func() {}
 }
 
 func (f *fleet) cancel(_ context.Context, node string, r core.CancelRequest) {
@@ -147,38 +124,32 @@ func TestASkippedSlotSaysWhichSlotWasInItsWay(t *testing.T) {
 
 func TestQueuedSlotsRunOneAfterTheOtherInTheirOrder(t *testing.T) {
 	t.Parallel()
-	for name, deaf := range map[string]bool{"woken": false, "with every wake-up call lost": true} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				f := newFleet(t, 3, job.Job{Name: "report", Overlap: job.OverlapQueue}, 2500*time.Millisecond)
-				f.deaf = deaf
-				stop := f.run()
-				var slots []job.Slot
-				began := time.Now()
-				for range 5 {
-					slots = append(slots, f.publish())
-					time.Sleep(time.Second)
-				}
-				for len(f.runs.said()) < 10 {
-					time.Sleep(10 * time.Millisecond)
-				}
-				took := time.Since(began)
-				stop()
-				var want []string
-				for _, s := range slots {
-					f.want(s, job.Succeeded, "")
-					want = append(want, "start "+s.At.Format("05"), "end "+s.At.Format("05"))
-				}
-				if got := f.runs.said(); !slices.Equal(got, want) {
-					t.Errorf("ran %q, want %q", got, want)
-				}
-				if most := 5*2500*time.Millisecond + 100*time.Millisecond; !deaf && took > most {
-					t.Errorf("took %v, want no pause between them", took)
-				}
-			})
-		})
-	}
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 3, job.Job{Name: "report", Overlap: job.OverlapQueue}, 2500*time.Millisecond)
+		stop := f.run()
+		var slots []job.Slot
+		began := time.Now()
+		for range 5 {
+			slots = append(slots, f.publish())
+			time.Sleep(time.Second)
+		}
+		for len(f.runs.said()) < 10 {
+			time.Sleep(10 * time.Millisecond)
+		}
+		took := time.Since(began)
+		stop()
+		var want []string
+		for _, s := range slots {
+			f.want(s, job.Succeeded, "")
+			want = append(want, "start "+s.At.Format("05"), "end "+s.At.Format("05"))
+		}
+		if got := f.runs.said(); !slices.Equal(got, want) {
+			t.Errorf("ran %q, want %q", got, want)
+		}
+		if most := 5*2500*time.Millisecond + 500*time.Millisecond; took > most {
+			t.Errorf("took %v, want no pause between them", took)
+		}
+	})
 }
 
 func TestConcurrencyIsCountedOverTheFleet(t *testing.T) {
@@ -303,7 +274,7 @@ func TestReplaceEndsASlotThatWaitsForItsNextAttempt(t *testing.T) {
 	})
 }
 
-func TestAParkedSlotTakesNoPlaceAndIsGivenBackAtTheEnd(t *testing.T) {
+func TestSlotsThatWaitTakeNothingInTheWorker(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, 1, job.Job{Name: "report", Overlap: job.OverlapQueue}, time.Hour)
@@ -311,29 +282,39 @@ func TestAParkedSlotTakesNoPlaceAndIsGivenBackAtTheEnd(t *testing.T) {
 		b.cfg.Grace = -1
 		b.handle(job.Job{Name: "other"}, func(context.Context, job.Run) error { return nil })
 		stop := b.run()
-		f.publish()
-		for range 10 { // more than there are places
-			time.Sleep(time.Second)
-			f.publish()
+		first := f.publish()
+		time.Sleep(time.Second)
+		var waiting []job.Slot
+		for i := range 500 {
+			s := job.Slot{Job: "report", Token: fmt.Sprint("t", i)}
+			waiting = append(waiting, s)
+			b.queue.add(core.Message{Slot: s, JobRevision: 1})
 		}
 		other := b.publish("other")
-		time.Sleep(2 * time.Second)
+		time.Sleep(5 * time.Second)
 		f.want(other, job.Succeeded, "")
-		_ = stop()
-		naks := 0
+		for _, s := range waiting {
+			f.want(s, job.Waiting, "")
+		}
+		b.queue.mu.Lock()
+		if b.queue.out != 1 {
+			t.Errorf("%d messages are not answered, want that of the slot that runs", b.queue.out)
+		}
+		b.queue.mu.Unlock()
+		if n := b.cfg.Table.Size(); n != 1 {
+			t.Errorf("the worker works on %d slots, want on %s only", n, first)
+		}
 		for _, v := range b.queue.verdicts() {
-			if strings.HasPrefix(v, "nak report") {
-				naks++
+			if !strings.HasPrefix(v, "ack ") {
+				t.Errorf("a slot was given back: %s", v)
 			}
 		}
-		if naks != 10+1 { // and the one that ran
-			t.Errorf("%d slots were given back, want 11: %q", naks, b.queue.verdicts())
-		}
+		_ = stop()
 	})
 }
 
-// A slot that waits past its start deadline expires, and leaves the lock.
-func TestASlotExpiresWhileItWaitsForItsTurn(t *testing.T) {
+// A slot that waits past its start deadline expires when its turn comes, without taking the place.
+func TestASlotThatIsTooLateWhenItsTurnComesExpires(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, 1, job.Job{Name: "report", Overlap: job.OverlapQueue, Deadline: 3 * time.Second}, 10*time.Second)
@@ -342,16 +323,18 @@ func TestASlotExpiresWhileItWaitsForItsTurn(t *testing.T) {
 		f.publish()
 		time.Sleep(time.Second)
 		late := f.publish()
-		time.Sleep(3500 * time.Millisecond)
-		f.want(late, job.Expired, "deadline")
-		if l, _, err := b.cfg.Locks.Read(t.Context(), "report"); err != nil || len(l.Waiting) != 0 {
-			t.Errorf("the lock is %+v, %v, want no slot that waits", l, err)
-		}
+		time.Sleep(8500 * time.Millisecond)
+		inTime := f.publish()
+		time.Sleep(20 * time.Second)
 		_ = stop()
+		f.want(late, job.Expired, "deadline")
+		f.want(inTime, job.Succeeded, "")
+		if l, _, err := b.cfg.Locks.Read(t.Context(), "report"); err != nil || len(l.Holders) > 0 || l.Waiting {
+			t.Errorf("the lock is %+v, %v, want it free", l, err)
+		}
 	})
 }
 
-// More slots wait than the lock lists. They follow one another without a pause all the same.
 func TestACrowdFollowsWithoutPause(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -361,7 +344,12 @@ func TestACrowdFollowsWithoutPause(t *testing.T) {
 		}
 		stop := f.run()
 		began := time.Now()
-		f.benches[0].settled(700)
+		for range 100_000 {
+			if len(f.runs.said()) == 1400 {
+				break
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
 		took := time.Since(began)
 		stop()
 		if n := len(f.runs.said()); n != 1400 || f.runs.most["report"] != 1 {
@@ -401,7 +389,12 @@ func TestSlotsWhoseTurnHasComeRunInNoMorePlacesThanThereAre(t *testing.T) {
 		}
 		stop := b.run()
 		began := time.Now()
-		b.settled(jobs * each)
+		for range 100_000 {
+			if ran.Load() == jobs*each {
+				break
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
 		took := time.Since(began)
 		_ = stop()
 		if got := int(most.Load()); got > b.cfg.Concurrency {

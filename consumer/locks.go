@@ -3,194 +3,105 @@ package consumer
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
-	"time"
 
 	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 )
 
-// Locks stores the jobs' locks. kv.Locks satisfies it. Its errors are those of Ledger.
-type Locks interface {
-	Read(ctx context.Context, name string) (core.Lock, uint64, error)
-	Write(ctx context.Context, l core.Lock, revision uint64) (uint64, error)
+// maxRemembered bounds the locks in memory. A lock takes some 300 bytes, and one that is not
+// there costs a read.
+const maxRemembered = 200_000
 
-	// Send is Write without waiting: see Ledger.Send.
-	Send(ctx context.Context, l core.Lock, revision uint64, answered func(uint64, error))
-}
+// lockMemory remembers the locks as this consumer last read or wrote them. So a slot enters a free lock
+// with one write and no read: if the lock has changed since, the write is refused. It is safe for
+// concurrent use.
+type lockMemory struct {
+	mu   sync.Mutex
+	seen map[string]seenLock
 
-// locks remembers the locks that this consumer wrote. So a slot enters a free lock with one
-// write and no read: if the remembered revision is not the last one, the write is refused.
-// Before a remembered lock refuses a slot because of other slots in it, the task reads the lock.
-type locks struct {
-	Locks
-	mu         sync.Mutex
-	seen       map[string]*seenLock // an entry is replaced as a whole; only its field holderEnded changes
-	turnsByJob map[string]turns
-
-	// lastMissExisted: the last lock that was not in memory existed on the broker. guess assumes
-	// the same of the next one. After a restart most jobs have a lock. New jobs have none.
+	// lastMissExisted: the last lock that was not in memory existed on the broker. The next one is
+	// assumed to be like it, since a write over a wrong guess is refused. After a restart most jobs
+	// have a lock. New jobs have none.
 	lastMissExisted bool
 }
 
 type seenLock struct {
 	core.Lock
 	revision uint64
-	at       time.Time
-
-	// holderEnded: the only slot in the lock has ended. This process wrote its outcome, and the slot
-	// has not begun a new stay since.
-	holderEnded bool
+	line     readAhead
 }
 
-// fullFor is how long the waiting list of a remembered lock is assumed to stay full. If the
-// assumption is wrong, a slot only asks the lock later.
-const fullFor = time.Second
-
-// maxSeen bounds the remembered locks. A lock that is forgotten costs a read, or a refused
-// write.
-const maxSeen = 20_000
-
-func newLocks(l Locks) *locks {
-	return &locks{Locks: l, seen: map[string]*seenLock{}, turnsByJob: map[string]turns{}}
+// readAhead is what was read of a job's line ahead of the calls: the entries that may still count, in
+// stream order, and the sequence from which on nothing was read.
+type readAhead struct {
+	entries []core.Entry
+	next    uint64
 }
 
-// errWouldBlock says that a step cannot go on without blocking.
-var errWouldBlock = errors.New("the lock has to be read")
-
-// get returns the job's lock, from memory if it is there. read is true if it had to read the
-// lock.
-func (l *locks) get(ctx context.Context, name string) (s seenLock, read bool, err error) {
-	l.mu.Lock()
-	seen := l.seen[name]
-	if seen != nil {
-		s = *seen
+// from returns the entries at or after a sequence. If they were not read, it returns none.
+func (a readAhead) from(sequence uint64) readAhead {
+	i := slices.IndexFunc(a.entries, func(e core.Entry) bool { return e.Sequence >= sequence })
+	if i < 0 || i == 0 && a.entries[0].Sequence > sequence {
+		return readAhead{next: sequence}
 	}
-	l.mu.Unlock()
-	if seen != nil {
+	return readAhead{entries: a.entries[i:], next: a.next}
+}
+
+func newLockMemory() lockMemory { return lockMemory{seen: map[string]seenLock{}} }
+
+// get returns the job's lock, from memory or by a read. fresh is true if it was read just now.
+func (m *lockMemory) get(ctx context.Context, stored Locks, name string) (s seenLock, fresh bool, err error) {
+	m.mu.Lock()
+	s, known := m.seen[name]
+	guess := !known && !m.lastMissExisted
+	m.mu.Unlock()
+	switch {
+	case known:
 		return s, false, nil
+	case guess:
+		return seenLock{Lock: core.Lock{Job: name}}, false, nil
 	}
-	s.Lock, s.revision, err = l.Read(ctx, name)
-	l.mu.Lock()
-	l.lastMissExisted = err == nil
-	l.mu.Unlock()
-	if errors.Is(err, job.ErrNotFound) {
-		s.Lock, err = core.Lock{Job: name}, nil
-	}
-	return s, true, err
+	return m.read(ctx, stored, name)
 }
 
-// guess returns the job's lock from memory, without a read. If it is not there, and the last
-// cache miss found no lock on the broker, it returns an empty lock: the write over a wrong guess
-// is refused. Otherwise it returns errWouldBlock, since the lock has to be read.
-func (l *locks) guess(name string) (seenLock, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if seen := l.seen[name]; seen != nil {
-		return *seen, nil
+// read reads the job's lock from the broker.
+func (m *lockMemory) read(ctx context.Context, stored Locks, name string) (s seenLock, fresh bool, err error) {
+	s.Lock, s.revision, err = stored.Read(ctx, name)
+	missing := errors.Is(err, job.ErrNotFound)
+	if err != nil && !missing {
+		return s, true, err
 	}
-	if l.lastMissExisted {
-		return seenLock{}, errWouldBlock
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.lastMissExisted = !missing
+	s.line = m.seen[name].line
+	if missing {
+		s.Lock = core.Lock{Job: name}
 	}
-	return seenLock{Lock: core.Lock{Job: name}}, nil
+	return s, true, nil
 }
 
-// put stores next if the lock has not changed since it was seen.
-func (l *locks) put(ctx context.Context, next core.Lock, seen seenLock, nonce string) error {
-	next.Job, next.Nonce = seen.Job, nonce
-	revision, err := l.Write(ctx, next, seen.revision)
-	l.remember(next, seen, revision, err)
-	return err
-}
-
-// send is put without waiting: answered is called with what put returns. answered must not block.
-func (l *locks) send(ctx context.Context, next core.Lock, seen seenLock, nonce string, answered func(error)) {
-	next.Job, next.Nonce = seen.Job, nonce
-	l.Send(ctx, next, seen.revision, func(revision uint64, err error) {
-		l.remember(next, seen, revision, err)
-		answered(err)
-	})
-}
-
-// remember keeps the lock next in memory if it was stored over seen. After an error it forgets
-// the job's lock.
-func (l *locks) remember(next core.Lock, seen seenLock, revision uint64, err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if err != nil {
-		l.lastMissExisted = l.lastMissExisted || seen.revision == 0
-		delete(l.seen, next.Job)
-		return
-	}
-	if len(l.seen) >= maxSeen {
-		clear(l.seen)
-	}
-	l.seen[next.Job] = &seenLock{Lock: next, revision: revision, at: time.Now()}
-}
-
-// noteEnded notes in memory that a slot which entered its lock at since has ended. It returns
-// false if the lock may hold other slots, or if the slot has entered it again.
-func (l *locks) noteEnded(s job.Slot, since time.Time) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	seen := l.seen[s.Job]
-	if seen == nil || len(seen.Waiting) > 0 || len(seen.Holders) != 1 || seen.Holders[0].Slot != s || !seen.Holders[0].Since.Equal(since) {
-		return false
-	}
-	seen.holderEnded = true
-	return true
-}
-
-// turns serialise the changes that this consumer makes to a job's lock. Without them, many slots
-// that arrive at once would cause each other's writes to be refused. A slot that enters takes
-// enter and then change. A slot that leaves, or that has waited for the lock, takes only change,
-// so it waits behind at most one slot that has just arrived.
-type turns struct{ enter, change chan struct{} }
-
-func (l *locks) turns(name string) turns {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	t, ok := l.turnsByJob[name]
-	if !ok {
-		if len(l.turnsByJob) >= maxSeen {
-			clear(l.turnsByJob) // two turns at once cost only a refused write
+// put remembers a lock. If there are too many, it forgets another one.
+func (m *lockMemory) put(name string, s seenLock) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if _, known := m.seen[name]; !known && len(m.seen) >= maxRemembered {
+		for other := range m.seen {
+			delete(m.seen, other)
+			break
 		}
-		t = turns{make(chan struct{}, 1), make(chan struct{}, 1)}
-		l.turnsByJob[name] = t
 	}
-	return t
+	m.seen[name] = s
 }
 
-// take takes a turn. If it may not block, it takes the turn only if it is free. It returns false
-// if it did not get the turn, or ctx ended first.
-func take(ctx context.Context, turn chan struct{}, mayBlock bool) bool {
-	select {
-	case turn <- struct{}{}:
-		return true // usually the turn is free
-	default:
+// forget forgets a lock that another node has written, or may have written.
+func (m *lockMemory) forget(name string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if _, known := m.seen[name]; !known {
+		m.lastMissExisted = true
 	}
-	if !mayBlock {
-		return false
-	}
-	select {
-	case turn <- struct{}{}:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
-// full reports whether the waiting list of the job's lock was full a moment ago, and the slot
-// was not in the lock.
-func (l *locks) full(name string, slot job.Slot) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	s := l.seen[name]
-	return s != nil && len(s.Waiting) >= core.MaxLockWaiting && !s.Has(slot) && time.Since(s.at) < fullFor
-}
-
-func (l *locks) forget(name string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	delete(l.seen, name)
+	delete(m.seen, name)
 }

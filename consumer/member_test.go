@@ -50,12 +50,11 @@ func (s *scene) start() {
 		handlers[j.Name] = func(ctx context.Context, run job.Run) error { return m.work(ctx, w, run) }
 	}
 	m.cfg = consumer.Config{
-		Namespace: "cronce", Queue: "default", Node: mortal{m.node, s}, Ledger: wiredLedger{s.store.Ledger(), m}, Locks: wiredLocks{s.store.Locks(), m},
+		Namespace: "cronce", Queue: "default", Node: mortal{m.node, s}, Ledger: wiredLedger{s.store.Ledger(), m}, Locks: wiredLocks{s.store.Locks(), m}, Lines: wiredLines{s.store.Lines(), m},
 		Registry: registry, Handler: func(name string) job.Handler { return handlers[name] },
 		Sources: []consumer.Open{func(context.Context) (consumer.Source, error) { return wiredSource{s.queue.source(), m}, nil }},
 		Publish: m.publish, Alert: func(context.Context, job.Event, string, time.Time) error { return nil },
 		Table: consumer.NewTable(), Now: time.Now, Lease: lease, Horizon: horizon, Concurrency: 4, Grace: time.Second,
-		Wake: s.wake, Listen: func(_ string, woken func(job.Slot)) func() { s.hear(m, woken); return func() {} },
 		Cancel: s.cancel, Life: life,
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -184,8 +183,23 @@ func (l wiredLocks) Write(ctx context.Context, lock core.Lock, revision uint64) 
 	return l.Locks.Write(ctx, lock, revision)
 }
 
-func (l wiredLocks) Send(ctx context.Context, lock core.Lock, revision uint64, answered func(uint64, error)) {
-	go func() { answered(l.Write(ctx, lock, revision)) }()
+type wiredLines struct {
+	*memstore.Lines
+	m *member
+}
+
+func (l wiredLines) Put(ctx context.Context, e core.Entry, revision uint64) (uint64, error) {
+	if err := l.m.reach(ctx); err != nil {
+		return 0, err
+	}
+	return l.Lines.Put(ctx, e, revision)
+}
+
+func (l wiredLines) Read(ctx context.Context, name string, from uint64) ([]core.Entry, error) {
+	if err := l.m.reach(ctx); err != nil {
+		return nil, err
+	}
+	return l.Lines.Read(ctx, name, from)
 }
 
 // wiredSource loses the messages for a process without a connection.

@@ -31,7 +31,7 @@ func (p panicky) Returned(string, time.Duration) {
 	}
 }
 
-func (panicky) Parked(string, int) {}
+func (panicky) Waits(string) {}
 
 // panickyLedger is a ledger that panics when it encodes the records that match selects.
 type panickyLedger struct {

@@ -29,7 +29,7 @@ type step struct {
 
 var stepKinds = []string{
 	"publish", "publish", "publish", "publish", "burst", "trigger", "trigger", "again", "again", "start", "stop", "crash", "cut", "mend",
-	"losing", "late", "refusing", "land", "calm", "deaf", "hearing", "unacked", "acked", "slow",
+	"losing", "late", "refusing", "land", "calm", "unacked", "acked", "slow",
 }
 
 func drawSteps(t *rapid.T) []step {
@@ -91,45 +91,21 @@ type scene struct {
 	starts  map[job.Slot]int
 	most    map[string]int
 	chained map[string]bool
-	deaf    bool
 	unacked bool
 	slow    time.Duration
 	rand    *rand.Rand
-	calls   map[*member]func(job.Slot)
 }
 
 func newScene(t *testing.T) *scene {
 	return &scene{
 		t: t, queue: newQueue(), store: memstore.New(), dead: map[string]time.Time{}, last: map[string]time.Time{},
 		running: map[job.Slot]string{}, fences: map[string]bool{}, starts: map[job.Slot]int{}, most: map[string]int{},
-		chained: map[string]bool{}, rand: rand.New(rand.NewPCG(1, 2)), calls: map[*member]func(job.Slot){},
+		chained: map[string]bool{}, rand: rand.New(rand.NewPCG(1, 2)),
 	}
 }
 
 func (s *scene) say(format string, args ...any) {
 	s.wrong = append(s.wrong, fmt.Sprintf(format, args...))
-}
-
-func (s *scene) wake(slot job.Slot) {
-	s.mu.Lock()
-	var calls []func(job.Slot)
-	if !s.deaf {
-		for m, woken := range s.calls {
-			if m.cut == nil && !m.gone {
-				calls = append(calls, woken)
-			}
-		}
-	}
-	s.mu.Unlock()
-	for _, woken := range calls {
-		woken(slot)
-	}
-}
-
-func (s *scene) hear(m *member, woken func(job.Slot)) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.calls[m] = woken
 }
 
 func (s *scene) cancel(_ context.Context, node string, r core.CancelRequest) {
@@ -149,9 +125,11 @@ func (m *member) publish(ctx context.Context, _ string, msg core.Message, _ []by
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if id := msg.Slot.ID(); !m.chained[id] {
+	if id := msg.Header()[core.HeaderMsgID][0]; !m.chained[id] {
 		m.chained[id] = true
-		m.slots = append(m.slots, msg)
+		if msg.Offer == 0 {
+			m.slots = append(m.slots, msg)
+		}
 		m.queue.add(msg)
 	}
 	return nil
@@ -323,8 +301,6 @@ func (s *scene) weather(kind string, seed uint64) {
 	case "calm":
 		s.store.Ledger().Fail(nil)
 		s.store.Locks().Fail(nil)
-	case "deaf", "hearing":
-		s.deaf = kind == "deaf"
 	case "unacked", "acked":
 		s.unacked = kind == "unacked"
 	case "slow":
@@ -337,18 +313,52 @@ func (s *scene) settle() {
 	for _, m := range s.present() {
 		m.mend()
 	}
-	for _, kind := range []string{"calm", "hearing", "acked", "slow"} {
+	for _, kind := range []string{"calm", "acked", "slow"} {
 		s.weather(kind, 0)
 	}
 	s.start()
-	for range 600 {
+	for second := range 600 {
 		time.Sleep(time.Second)
 		if len(s.open()) == 0 {
 			return
 		}
+		if second%60 == 59 {
+			s.sweep()
+		}
 	}
 	for _, id := range s.open() {
 		s.say("%s has no outcome ten minutes after the last fault", id)
+	}
+}
+
+// sweep does what the fleet's sweep does for locks: it publishes a message for a slot that holds a place and
+// does not run, and for one that waits beside a free place.
+func (s *scene) sweep() {
+	ctx := context.Background()
+	offer := func(slot job.Slot) bool {
+		rec, revision, err := s.store.Ledger().Read(ctx, slot)
+		if err == nil && (rec.State == job.Waiting || rec.State.Final()) {
+			s.queue.add(core.CallMessages(rec, revision, "sweep", false)[0])
+		}
+		return err == nil && rec.State == job.Waiting
+	}
+	for _, w := range works {
+		l, _, err := s.store.Locks().Read(ctx, w.Name)
+		if err != nil {
+			continue
+		}
+		for _, h := range l.Holders {
+			offer(h.Slot)
+		}
+		if !l.Waiting || len(l.Holders) >= w.Places() {
+			continue
+		}
+		entries, _ := s.store.Lines().Read(ctx, w.Name, l.Line)
+		for _, e := range entries {
+			if !l.Holds(e.Slot) && offer(e.Slot) {
+				break
+			}
+		}
 	}
 }
 

@@ -96,10 +96,11 @@ func (t *task) claimLost(cause error) flow {
 //   - A slot of one attempt. If the worker died before the handler started, the attempt would
 //     be spent.
 //   - A slot with a start deadline. It could start too late.
-//   - A slot that waited for its lock. The slots behind it would wait longer too.
+//   - A slot that was called from its job's line. The slots behind it would wait longer too.
 func (t *task) mayClaimAhead(claim job.Record) bool {
 	e := t.view.Entry
-	return t.pending && claim.MaxAttempts > 1 && !t.lock.waited && (e == nil || e.Job.Deadline == 0)
+	called := t.view.Record != nil && t.view.Record.State == job.Waiting
+	return t.pending && claim.MaxAttempts > 1 && !called && (e == nil || e.Job.Deadline == 0)
 }
 
 // prepareDecision prepares the record of a decision: a claim, or an outcome without a run.

@@ -115,17 +115,16 @@ const longestLine = 80
 // Observer measures the worker. Started is called before a handler starts: late is how long ago
 // the slot was due, and planned is false for runs that cannot start on time: further attempts,
 // triggered runs, late slots and backfills. Returned is called when a handler has returned
-// after took. Parked is called with 1 when a slot begins to wait for its job's lock, and with -1
-// when the wait ends.
+// after took. Waits is called when a slot was put into its job's line.
 type Observer interface {
 	Started(queue string, late time.Duration, planned bool)
 	Returned(queue string, took time.Duration)
-	Parked(queue string, by int)
+	Waits(queue string)
 }
 
 // started reports the start of the record's last attempt.
 func (t *task) started(rec job.Record) {
-	planned := rec.Attempt == 1 && rec.Slot.Token == "" && !t.d.CaughtUp && !t.d.Backfill
+	planned := rec.Attempt == 1 && rec.Slot.Token == "" && !t.d.CaughtUp && !t.d.Backfill && t.d.Offer == 0
 	t.cfg.Observer.Started(t.cfg.Queue, t.cfg.Now().Sub(rec.Due), planned)
 }
 

@@ -185,17 +185,17 @@ func TestRetireLetsASlotInItsJobsLockBegin(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
-		locks := watched(b.cfg.Locks)
-		locks.stop, b.cfg.Locks = 1, locks
+		reached, open := make(chan struct{}), make(chan struct{})
+		b.cfg.Locks = &countedLocks{Locks: b.cfg.Locks, first: func() { close(reached); <-open }}
 		b.handle(job.Job{Name: "report", Overlap: job.OverlapSkip}, func(context.Context, job.Run) error { return nil })
 		c := consumer.New(b.cfg)
 		ended := make(chan error, 1)
 		go func() { ended <- c.Run(t.Context()) }()
 		slot := b.publish("report")
-		<-locks.reached
+		<-reached
 		c.Retire()
 		synctest.Wait()
-		close(locks.open)
+		close(open)
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}

@@ -21,8 +21,8 @@ import (
 // entering, such a slot is deciding again. After running, it is writing again.
 //
 // The order of the states matters. In a state before preparing, a pending task must acquire a
-// permit for a step that blocks. From responding on, a task only answers the broker and leaves
-// its lock.
+// permit for a step that blocks. From leaving on, a task only leaves its lock and answers the
+// broker.
 type state uint8
 
 const (
@@ -33,16 +33,16 @@ const (
 	readingWhole                  //   read the record of the whole slot that the shard belongs to
 	writingWhole                  //   write it
 	entering                      // * ask the job's lock for admission
-	waiting                       //   wait until the lock may admit the slot
 	preparing                     // * prepare a claim, or an outcome without a run
 	writing                       // * send the record: a claim, an outcome, or the result of an attempt
+	standing                      //   put the slot into its job's line
 	decisionAnswered              // * handle the ledger's answer to the write of a claim, or of an outcome without a run
 	running                       // * run the handler, and prepare the record of its result
 	resultAnswered                // * handle the ledger's answer to the write of the result
 	concludingWhole               //   write the outcome of the whole slot of a shard
 	following                     // * publish what follows from the outcome
-	responding                    // * answer the broker
 	leaving                       // * leave the job's lock
+	responding                    // * answer the broker
 	closed                        //   nothing is left to do
 )
 
@@ -76,9 +76,10 @@ type task struct {
 
 	// asked: the limiter still counts the message as asked for. permit: the task holds a permit
 	// of the limiter. pending: it has none and will need one; the limiter counts it as pending.
+	// stands: it needs none, since its slot goes into the line; the limiter counts it as standing.
 	// unrecorded: its handler has returned, and the limiter counts it as unrecorded until the
 	// task is closed. Only the limiter sets permit and pending to true.
-	asked, permit, pending, unrecorded bool
+	asked, permit, pending, stands, unrecorded bool
 
 	// view is what the task knows of the slot. decision is the last answer of core.Decide.
 	// lookupErr is the error of the lookup if the definition is not known. rounds counts the
@@ -115,7 +116,7 @@ type task struct {
 	handlerErr error
 
 	// final: this task has written the slot's outcome. For the task of a shard: the whole slot
-	// has its outcome. Then the task takes the slot out of its lock.
+	// has its outcome.
 	final    bool
 	response response
 
@@ -172,7 +173,7 @@ func (t *task) advance(mayBlock bool) (next *task) {
 // step does the work of the current state, which sets the next state.
 func (t *task) step(mayBlock bool) flow {
 	switch t.state {
-	case proving, readingWhole, writingWhole, waiting, running, concludingWhole: // each of these may block
+	case proving, readingWhole, writingWhole, standing, running, concludingWhole: // each of these may block
 		if !mayBlock {
 			return wouldBlock
 		}
@@ -192,8 +193,8 @@ func (t *task) step(mayBlock bool) flow {
 		return t.writeWhole()
 	case entering:
 		return t.enter(mayBlock)
-	case waiting:
-		return t.enterWaitlist()
+	case standing:
+		return t.stand()
 	case preparing:
 		return t.prepareDecision()
 	case writing:
@@ -208,10 +209,10 @@ func (t *task) step(mayBlock bool) flow {
 		return t.concludeWhole()
 	case following:
 		return t.publishFollowUps(mayBlock)
+	case leaving:
+		return t.leave()
 	case responding:
 		return t.respond()
-	case leaving:
-		return t.leave(mayBlock)
 	}
 	return handed
 }
@@ -262,15 +263,15 @@ func (t *task) close() flow {
 		return handed
 	}
 	t.state = closed
-	if t.inTable {
-		t.cfg.Table.remove(t.key)
-	}
+	t.leaveTable()
 	if t.unrecorded {
 		<-t.limiter.unrecorded
 	}
-	t.lock.releaseTurns()
 	if t.asked {
 		t.limiter.forget(1)
+	}
+	if t.stands {
+		t.limiter.stood()
 	}
 	if t.permit || t.pending {
 		t.releasePermit()
@@ -278,6 +279,14 @@ func (t *task) close() flow {
 	t.inflight.Remove(&t.message)
 	t.slots.Done()
 	return handed
+}
+
+// leaveTable removes the slot from the table.
+func (t *task) leaveTable() {
+	if t.inTable {
+		t.cfg.Table.remove(t.key)
+		t.inTable = false
+	}
 }
 
 // releasePermit releases the permit of a task that needs none now.
@@ -315,9 +324,8 @@ func (t *task) fail(p any) {
 	err := panicked(p)
 	t.cfg.Logger.Error("handling a slot panicked", "slot", t.d.Slot.ID(), "subject", t.msg.Subject(), "error", err)
 	t.passOn()
-	t.lock.releaseTurns()
 	switch t.ownPanics++; {
-	case t.state >= responding:
+	case t.state >= leaving:
 		t.close()
 		return
 	case t.ownPanics > maxOwnPanics:

@@ -46,7 +46,7 @@ var dashboard = []row{
 		{title: "Attempts beyond the first", about: "Retries, takeovers from dead nodes, and completions of workers that had been frozen.", unit: "ops", expressions: []string{
 			`sum by (queue) (rate(cronce_slot_attempts_total[$__rate_interval]))`, "attempts {{queue}}", `sum(rate(cronce_slot_retries_total{job=~"$job"}[$__rate_interval])) or vector(0)`, "retries",
 			`sum(rate(cronce_slot_takeovers_total[$__rate_interval]))`, "takeovers", `sum(rate(cronce_slot_refused_completions_total[$__rate_interval]))`, "completions refused"}},
-		{title: "Slots that wait for their job", about: "Their job's lock admits them when an earlier slot ends.", stack: true, expressions: []string{`sum by (queue) (cronce_slots_parked)`, "{{queue}}"}},
+		{title: "Slots that wait for their job", about: "Slots a second that had to stand in their job's line, until others of the job had ended.", stack: true, unit: "ops", expressions: []string{`sum by (queue) (rate(cronce_slot_waits_total[$__rate_interval]))`, "{{queue}}"}},
 	}},
 	{"Jobs", []panel{
 		{title: "Since the last success", about: "By job. An alert for those that matter: CronceJobNotSucceeded.", unit: "s", expressions: []string{`time() - max by (job) (cronce_job_last_success_timestamp_seconds{job=~"$job"})`, "{{job}}"}},

@@ -35,6 +35,10 @@ type claimStep struct {
 	Do   string    `json:"do"` // decide, complete, release, cancel
 	Now  time.Time `json:"now"`
 
+	// Offer is n of "/r<n>" in the ID of the message that is decided about: of a slot that was called from its
+	// job's line, for example. 0: it is that of the headers.
+	Offer int `json:"offer,omitempty"`
+
 	// Delivered, Unread, OwnerDead, Disowned and NoHandler are about decide. Unread: the
 	// node has not looked for a record, and supposes that there is none.
 	Delivered int  `json:"delivered,omitempty"`
@@ -143,7 +147,7 @@ func (l *slotLife) step(t *testing.T, s *claimStep, nonce string) {
 		d, v := l.delivery(t, s), l.view(t, s)
 		step := core.Decide(d, v)
 		s.Action, s.Delay = actions[step.Action], duration(step.Delay)
-		if step.Action == core.Start || step.Action == core.End {
+		if step.Action == core.Start || step.Action == core.End || step.Action == core.Stand && !step.Stored {
 			l.write(t, s, step.Record, v.Revision, nonce)
 		}
 	case "complete":
@@ -162,7 +166,7 @@ func (l *slotLife) step(t *testing.T, s *claimStep, nonce string) {
 	}
 }
 
-var actions = map[core.Action]string{core.Ack: "ack", core.Later: "later", core.Prove: "prove", core.Enter: "enter", core.Wait: "wait", core.Start: "start", core.End: "end"}
+var actions = map[core.Action]string{core.Ack: "ack", core.Later: "later", core.Prove: "prove", core.Enter: "enter", core.Stand: "stand", core.Start: "start", core.End: "end"}
 
 func (l *slotLife) delivery(t *testing.T, s *claimStep) core.Delivery {
 	t.Helper()
@@ -170,6 +174,7 @@ func (l *slotLife) delivery(t *testing.T, s *claimStep) core.Delivery {
 	if err != nil {
 		t.Fatal(err)
 	}
+	m.Offer = max(m.Offer, s.Offer)
 	return core.Delivery{Message: m, Queue: l.Queue, Published: l.Published, Payload: []byte(l.Body), Count: s.Delivered}
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/cronce-io/cronce/internal/broker/layout"
 	"github.com/cronce-io/cronce/internal/broker/stream"
 	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/internal/core/exchange"
@@ -27,6 +28,7 @@ type layoutCase struct {
 
 	Streams  []map[string]any `json:"streams"`
 	Consumer map[string]any   `json:"consumer"`
+	Bulk     map[string]any   `json:"consumer_of_bulk"`
 	Fired    map[string]any   `json:"consumer_of_timers"`
 	Writes   []wireWrite      `json:"writes"`
 	Event    string           `json:"event_subject"`
@@ -54,7 +56,7 @@ func answerLayout(t *testing.T, c layoutCase) layoutCase {
 	js := server.JetStream()
 	store := kvtest.Open(t, js, kv.Options{Namespace: c.Namespace, Want: want})
 	c.Streams = nil
-	for _, name := range []string{"KV_%_state", "KV_%_jobs", "KV_%_nodes", "KV_%_ledger", "%_slots", "%_timers", "%_events"} {
+	for _, name := range []string{"KV_%_state", "KV_%_jobs", "KV_%_nodes", "KV_%_ledger", "%_slots", "%_waiting", "%_timers", "%_events"} {
 		stream, err := js.Stream(t.Context(), strings.Replace(name, "%", c.Namespace, 1))
 		if err != nil {
 			t.Fatal(err)
@@ -70,6 +72,7 @@ func answerLayout(t *testing.T, c layoutCase) layoutCase {
 			"max_deliver", "max_ack_pending", "priority_policy", "priority_groups")
 	}
 	c.Consumer = queue(store.Slots().Queue(t.Context(), "default"))
+	c.Bulk = queue(store.Slots().Queue(t.Context(), layout.BulkLane("default")))
 	c.Fired = queue(store.Timers().Queue(t.Context(), "default"))
 	c.Writes = writes(t, server.Conn(), store)
 	c.Event = store.EventSubject(string(job.EventFailed), "report")
@@ -124,6 +127,15 @@ func writes(t *testing.T, nc *nats.Conn, store *kv.Store) []wireWrite {
 		_, err := store.Slots().Publish(t.Context(), "default", core.Message{Slot: slot, JobRevision: 1, Node: "a-1-1-x", Due: slot.At}, []byte(`{"n":1}`))
 		return err
 	})
+	step("publish a triggered run", func() error {
+		m := core.Message{Slot: job.Slot{Job: "report", Token: "k1"}, JobRevision: 1, Node: "a-1-1-x"}
+		_, err := store.Slots().Publish(t.Context(), "default", m, []byte(`{"n":1}`))
+		return err
+	})
+	step("put a slot into its job's line", func() error {
+		_, err := store.Lines().Put(t.Context(), core.Entry{Slot: slot, At: slot.At, OnTime: true}, 4711)
+		return err
+	})
 	step("set a timer", func() error {
 		m := core.Message{Slot: job.Slot{Job: "report", Token: "a b"}, JobRevision: 1, Node: "a-1-1-x", Due: slot.At.AddDate(100, 0, 0).Add(500 * time.Millisecond)}
 		_, err := store.Timers().Set(t.Context(), stream.Timer{Message: m, Queue: "default", Payload: []byte(`{"n":1}`)}, 0)
@@ -141,7 +153,7 @@ func hear(t *testing.T, sent *nats.Subscription, what string) wireWrite {
 		if err != nil {
 			t.Fatalf("%s: nothing was sent: %v", what, err)
 		}
-		if !strings.HasPrefix(m.Subject, "$KV.") && !strings.Contains(m.Subject, ".slot.") && !strings.Contains(m.Subject, ".timer.") {
+		if !strings.HasPrefix(m.Subject, "$KV.") && !strings.Contains(m.Subject, ".slot.") && !strings.Contains(m.Subject, ".wait.") && !strings.Contains(m.Subject, ".timer.") {
 			continue
 		}
 		h := single(m.Header)

@@ -22,7 +22,7 @@ func TestPageNamesWhatIsOnTheWire(t *testing.T) {
 	t.Parallel()
 	page := filetest.Read(t, "protocol.md")
 	words := []string{string(job.Pending), string(exchange.NodeAlive), string(exchange.NodeStopped), string(exchange.NodeFenced)}
-	for _, s := range []job.State{job.Running, job.Retrying, job.Succeeded, job.Failed, job.Skipped, job.Missed, job.Expired, job.Cancelled} {
+	for _, s := range []job.State{job.Waiting, job.Running, job.Retrying, job.Succeeded, job.Failed, job.Skipped, job.Missed, job.Expired, job.Cancelled} {
 		words = append(words, string(s))
 	}
 	for _, kind := range exchange.KeptKinds() {

@@ -45,7 +45,7 @@ type shardStep struct {
 }
 
 var shardActions = map[core.Action]string{
-	core.Ack: "ack", core.Later: "later", core.Enter: "enter", core.Wait: "wait", core.WriteWhole: "whole", core.Start: "start", core.End: "end",
+	core.Ack: "ack", core.Later: "later", core.Enter: "enter", core.Stand: "stand", core.WriteWhole: "whole", core.Start: "start", core.End: "end",
 }
 
 // shardLife is what stands in the ledger, by slot.
@@ -87,6 +87,10 @@ func (l *shardLife) step(t *testing.T, s *shardStep) {
 			l.write(t, s, step.Record, held.fence)
 		case core.WriteWhole:
 			l.write(t, s, step.Record, whole.fence)
+		case core.Stand:
+			if !step.Stored {
+				l.write(t, s, step.Record, whole.fence)
+			}
 		}
 	case "complete":
 		l.write(t, s, core.Complete(held.record, held.fence, s.Now, time.Duration(l.Horizon), s.Result.result()), held.fence)

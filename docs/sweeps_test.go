@@ -32,10 +32,11 @@ type sweepCase struct {
 	Alive       []string `json:"alive,omitempty"`
 	Definitions []stored `json:"definitions,omitempty"`
 
-	// Records are the ledger's, Locks the jobs' locks, InStream the slots that have a
+	// Records are the ledger's, Locks the jobs' locks, Lines the entries of their lines, InStream the slots that have a
 	// message. HandedOut are messages that a producer of the sweeping node has sent.
 	Records   []standing  `json:"records,omitempty"`
 	Locks     []standing  `json:"locks,omitempty"`
+	Lines     []lineEntry `json:"lines,omitempty"`
 	InStream  []string    `json:"in_stream,omitempty"`
 	HandedOut []published `json:"handed_out,omitempty"`
 
@@ -49,6 +50,12 @@ type standing struct {
 	Value    json.RawMessage `json:"value"`
 }
 
+// lineEntry is an entry in the line of the job "report".
+type lineEntry struct {
+	Sequence uint64          `json:"sequence"`
+	Value    json.RawMessage `json:"value"`
+}
+
 func TestSweeps(t *testing.T) {
 	t.Parallel()
 	hold(t, "sweeps.json", answerSweep)
@@ -58,7 +65,7 @@ func answerSweep(t *testing.T, c sweepCase) sweepCase {
 	t.Helper()
 	w := &swept{t: t, sweepCase: &c}
 	s := sweep.New(sweep.Config{
-		Node: "a-1-1-x", Ledger: w, Locks: sweptLocks{w}, Slots: w, Timers: nothing{}, Nodes: nothing{}, Registry: sweptRegistry{w}, After: w.after,
+		Node: "a-1-1-x", Ledger: w, Locks: sweptLocks{w}, Lines: sweptLines{w}, Slots: w, Timers: nothing{}, Nodes: nothing{}, Registry: sweptRegistry{w}, After: w.after,
 		Now: func() time.Time { return c.Now }, Plausible: func() error { return nil }, Lease: time.Duration(c.Lease), Horizon: time.Duration(c.Horizon),
 		Seen: &sweep.Seen{}, Late: func() []plans.Entry { return nil }, Offered: func(job.Slot) {}, Rewound: func(job.Event) {},
 	})
@@ -128,6 +135,31 @@ func (w sweptLocks) Changes(context.Context, *wire.Cursor) iter.Seq2[kv.LockChan
 			}
 		}
 	}
+}
+
+type sweptLines struct{ *swept }
+
+func (w sweptLines) Read(_ context.Context, name string, from uint64) (entries []core.Entry, err error) {
+	for _, l := range w.Lines {
+		e, err := core.DecodeEntry(name, l.Value)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		if e.Sequence = l.Sequence; l.Sequence >= from {
+			entries = append(entries, e)
+		}
+	}
+	return entries, nil
+}
+
+func (w sweptLines) Purge(context.Context, string, uint64) error { return nil }
+
+func (w sweptLines) Counts(context.Context) (map[string]uint64, error) {
+	counts := map[string]uint64{}
+	if len(w.Lines) > 0 {
+		counts["report"] = uint64(len(w.Lines))
+	}
+	return counts, nil
 }
 
 func (w *swept) Waiting(context.Context, stream.WaitingFilter) iter.Seq2[stream.WaitingSlot, error] {

@@ -71,6 +71,7 @@ type messageCase struct {
 	Offer       int       `json:"offer,omitempty"`
 	Traceparent string    `json:"traceparent,omitempty"`
 	Impossible  string    `json:"impossible,omitempty"` // what Cronce-Refused says
+	Bulk        bool      `json:"bulk,omitempty"`       // it is published in the bulk lane
 
 	// Written says that the message is written with just these headers.
 	Written bool   `json:"written"`
@@ -93,7 +94,7 @@ func answerMessage(t *testing.T, c messageCase) messageCase {
 	}
 	return messageCase{
 		Headers: c.Headers, Subject: c.Subject, Slot: m.Slot.ID(), JobRevision: m.JobRevision, Node: m.Node, Due: m.Due, CaughtUp: m.CaughtUp, Chained: m.Chained, Event: m.Event, Backfill: m.Backfill,
-		Missed: m.Missed, MissedLast: m.MissedLast, Offer: m.Offer, Impossible: m.Refused, Traceparent: m.Traceparent, Written: reflect.DeepEqual(single(m.Header()), c.Headers),
+		Missed: m.Missed, MissedLast: m.MissedLast, Offer: m.Offer, Impossible: m.Refused, Bulk: m.InBulk(), Traceparent: m.Traceparent, Written: reflect.DeepEqual(single(m.Header()), c.Headers),
 	}
 }
 
@@ -154,6 +155,9 @@ func decodeValue(t *testing.T, kind string, data []byte, at time.Time) (value an
 	case "lock":
 		l, err := core.DecodeLock(data)
 		return l, l.Extra, err
+	case "entry": // of the line of the job "report"
+		e, err := core.DecodeEntry("report", data)
+		return e, nil, err
 	case "event":
 		e, err := exchange.DecodeEvent(data)
 		return e, nil, err

@@ -18,7 +18,7 @@ var answerers = map[string]func(*testing.T, json.RawMessage) any{
 	"names": by(answerName), "messages": by(answerMessage), "values": by(answerValue), "definitions": by(answerDefinition),
 	"registry": by(answerRegistry), "layout": by(answerLayout), "schedules": by(answerSchedule), "fences": by(answerFence),
 	"producers": by(answerProducer), "claims": by(answerClaim), "cancels": by(answerCancel), "shards": by(answerShard),
-	"chains": by(answerChain), "alerts": by(answerAlert), "locks": by(answerLock), "events": by(answerEvent), "sweeps": by(answerSweep),
+	"chains": by(answerChain), "alerts": by(answerAlert), "locks": by(answerLock), "calls": by(answerCall), "events": by(answerEvent), "sweeps": by(answerSweep),
 }
 
 func by[C any](answer func(*testing.T, C) C) func(*testing.T, json.RawMessage) any {

@@ -15,6 +15,7 @@ type State string
 
 const (
 	Pending  State = "pending"  // published, and not claimed yet; it has no record
+	Waiting  State = "waiting"  // stands in its job's line until other slots of the job have ended
 	Running  State = "running"  // claimed by a node
 	Retrying State = "retrying" // an attempt has failed; the next one is due at Record.RetryAt
 
@@ -58,6 +59,10 @@ type Record struct {
 	// StartBy is the last instant at which the slot may start for the first time, computed
 	// from Job.Deadline at the first claim. Zero: no deadline.
 	StartBy time.Time `json:"start_by,omitzero"`
+
+	// OnTime is true while the slot is Waiting, if it was published on time and had not begun.
+	// Then a newer slot may replace it, depending on Job.Overlap.
+	OnTime bool `json:"on_time,omitempty"`
 
 	// Node is the node that runs the slot, or the node or operator that wrote the outcome.
 	Node string `json:"node"`
@@ -182,7 +187,7 @@ func (r Record) AppendJSON(b []byte) ([]byte, error) {
 			o = append(o, ']')
 		}
 	}
-	o = o.NumberIf("max_attempts", r.MaxAttempts).TimeIf("start_by", r.StartBy).Text("node", r.Node).Text("nonce", r.Nonce).RevisionIf("job_revision", r.JobRevision).
+	o = o.NumberIf("max_attempts", r.MaxAttempts).TimeIf("start_by", r.StartBy).TrueIf("on_time", r.OnTime).Text("node", r.Node).Text("nonce", r.Nonce).RevisionIf("job_revision", r.JobRevision).
 		TimeIf("due", r.Due).TimeIf("published", r.Published).TextIf("publisher", r.Publisher).TrueIf("event", r.Event)
 	if len(r.Payload) > 0 {
 		o = append(base64.StdEncoding.AppendEncode(append(o.Name("payload"), '"'), r.Payload), '"')
@@ -230,7 +235,7 @@ func (w *recordWire) bound(slot Slot) error {
 	if w.State == Pending {
 		b.Refuse("state %q: it is never stored", w.State)
 	}
-	codec.Word(&b, "state", w.State, Running, Retrying, Succeeded, Failed, Skipped, Missed, Expired, Cancelled)
+	codec.Word(&b, "state", w.State, Waiting, Running, Retrying, Succeeded, Failed, Skipped, Missed, Expired, Cancelled)
 	if w.Queue != "" { // a client that records an outcome may not know the queue
 		b.Names("queue", w.Queue)
 	}

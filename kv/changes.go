@@ -88,7 +88,7 @@ func (l *Ledger) change(e wire.Entry) (Change, bool) {
 		return Change{}, false
 	}
 	c := Change{Slot: slot, Revision: e.Revision, Time: e.Time, Gone: e.Gone(), Node: e.Header.Get(HeaderOwner)}
-	if state := job.State(e.Header.Get(HeaderState)); state.Final() || state == job.Running || state == job.Retrying {
+	if state := job.State(e.Header.Get(HeaderState)); state.Final() || state == job.Waiting || state == job.Running || state == job.Retrying {
 		c.State = state
 	}
 	c.RetryAt, _ = time.Parse(time.RFC3339Nano, e.Header.Get(HeaderRetryAt))

@@ -38,7 +38,7 @@ func conform(t *testing.T, js jetstream.JetStream, replicas int) {
 		if got := s.Settings().Replicas; got != replicas {
 			t.Fatalf("%d replicas were chosen, want %d", got, replicas)
 		}
-		return anyStore{Ledger: s.Ledger(), Nodes: s.Nodes(), Jobs: s.Jobs(), Watermark: s.Watermark(), Locks: s.Locks()}
+		return anyStore{Ledger: s.Ledger(), Nodes: s.Nodes(), Jobs: s.Jobs(), Watermark: s.Watermark(), Locks: s.Locks(), Lines: s.Lines()}
 	})
 }
 
@@ -56,6 +56,6 @@ func TestMemstoreConforms(t *testing.T) {
 	t.Parallel()
 	conformTo(t, func(*testing.T) anyStore {
 		s := memstore.New()
-		return anyStore{Ledger: s.Ledger(), Nodes: s.Nodes(), Jobs: s.Jobs(), Watermark: s.Watermark(), Locks: s.Locks()}
+		return anyStore{Ledger: s.Ledger(), Nodes: s.Nodes(), Jobs: s.Jobs(), Watermark: s.Watermark(), Locks: s.Locks(), Lines: s.Lines()}
 	})
 }

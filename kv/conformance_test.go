@@ -48,7 +48,14 @@ type anyWatermark interface {
 type anyLocks interface {
 	Read(ctx context.Context, name string) (core.Lock, uint64, error)
 	Write(context.Context, core.Lock, uint64) (uint64, error)
-	Send(ctx context.Context, l core.Lock, revision uint64, answered func(uint64, error))
+}
+
+// anyLines has the methods of the lines that the suite calls.
+type anyLines interface {
+	Put(ctx context.Context, e core.Entry, revision uint64) (sequence uint64, err error)
+	Read(ctx context.Context, name string, from uint64) ([]core.Entry, error)
+	Purge(ctx context.Context, name string, before uint64) error
+	Counts(ctx context.Context) (map[string]uint64, error)
 }
 
 // anyStore is a store with one namespace, which is empty when a test begins.
@@ -58,6 +65,7 @@ type anyStore struct {
 	Jobs      anyJobs
 	Watermark anyWatermark
 	Locks     anyLocks
+	Lines     anyLines
 }
 
 // conformTo runs the tests that every store must pass: the one on JetStream (package kv) and the one in
@@ -77,6 +85,7 @@ func conformTo(t *testing.T, open func(*testing.T) anyStore) {
 		"JobsAreWatchedInTheOrderOfTheirWrites": jobsWatched,
 		"ABrokenJobIsNamedAndHidesNoOther":      jobBroken,
 		"WatermarkIsOneKey":                     watermark,
+		"EachJobHasALineOfItsOwn":               lines,
 	} {
 		run(name, test)
 	}
@@ -93,17 +102,10 @@ func conformTo(t *testing.T, open func(*testing.T) anyStore) {
 	} {
 		run(name, test)
 		run(name+"/Sent", func(t *testing.T, m anyStore) {
-			m.Ledger, m.Locks = sentLedger{m.Ledger}, sentLocks{m.Locks}
+			m.Ledger = sentLedger{m.Ledger}
 			test(t, m)
 		})
 	}
-}
-
-// sentLocks are locks whose Write calls Send and waits for the answer.
-type sentLocks struct{ anyLocks }
-
-func (s sentLocks) Write(ctx context.Context, l core.Lock, revision uint64) (uint64, error) {
-	return answer(func(answered func(uint64, error)) { s.Send(ctx, l, revision, answered) })
 }
 
 // answer calls send, waits until send calls answered, and returns what answered was called with.
@@ -174,5 +176,39 @@ func locks(t *testing.T, m anyStore) {
 	got, at, err := m.Locks.Read(ctx, "report")
 	if err != nil || at != rev || !got.Same(held) || got.Holders[0] != held.Holders[0] {
 		t.Fatalf("read %+v at %d, %v", got, at, err)
+	}
+}
+
+// lines: an entry that is put again has its first sequence, a line is read from a sequence on, and a purge
+// removes the entries before one.
+func lines(t *testing.T, m anyStore) {
+	ctx := t.Context()
+	entry := func(name string, minute int) core.Entry {
+		at := time.Date(2026, 1, 2, 3, minute, 0, 0, time.UTC)
+		return core.Entry{Slot: job.NewSlot(name, at), At: at, OnTime: minute%2 == 0}
+	}
+	var put []uint64
+	for i := range 3 {
+		put = append(put, must[uint64](t)(m.Lines.Put(ctx, entry("report", i), 7)))
+		must[uint64](t)(m.Lines.Put(ctx, entry("other", i), 7))
+	}
+	if again := must[uint64](t)(m.Lines.Put(ctx, entry("report", 1), 7)); again != put[1] {
+		t.Errorf("an entry that was put again has sequence %d, not %d", again, put[1])
+	}
+	if anew := must[uint64](t)(m.Lines.Put(ctx, entry("report", 0), 9)); anew <= put[2] {
+		t.Errorf("an entry for a new record has sequence %d, before %d", anew, put[2])
+	}
+	read := must[[]core.Entry](t)(m.Lines.Read(ctx, "report", put[1]))
+	if len(read) != 3 || read[0].Sequence != put[1] || read[0].Slot != entry("report", 1).Slot || !read[1].At.Equal(entry("report", 2).At) || !read[1].OnTime {
+		t.Errorf("read %+v from %d on", read, put[1])
+	}
+	if err := m.Lines.Purge(ctx, "report", put[2]); err != nil {
+		t.Fatal(err)
+	}
+	if counts := must[map[string]uint64](t)(m.Lines.Counts(ctx)); counts["report"] != 2 || counts["other"] != 3 {
+		t.Errorf("counted %v after the purge", counts)
+	}
+	if read := must[[]core.Entry](t)(m.Lines.Read(ctx, "nobody", 0)); len(read) != 0 {
+		t.Errorf("the line of no job has %+v", read)
 	}
 }

@@ -5,22 +5,14 @@ import (
 	"iter"
 	"time"
 
-	"github.com/nats-io/nats.go"
-
-	"github.com/cronce-io/cronce/internal/broker/space"
 	"github.com/cronce-io/cronce/internal/broker/wire"
-	"github.com/cronce-io/cronce/internal/codec"
 	"github.com/cronce-io/cronce/internal/core"
-	"github.com/cronce-io/cronce/job"
 )
 
 // Locks keeps, in the state bucket, one lock for each job that limits how many of its slots run
 // at once (see job.Job.Guarded). Its methods are safe for concurrent use. Workers change a lock
 // only by a write at its revision. Only RemoveUnreadable deletes a lock.
-type Locks struct {
-	s *space.Space
-	b wire.Bucket
-}
+type Locks struct{ b wire.Bucket }
 
 // lockKey returns the key of a job's lock. Job names have no dots, so no other kind of
 // key has this form.
@@ -41,14 +33,11 @@ func (l *Locks) decode(e wire.Entry) (core.Lock, error) {
 // Write stores the lock if revision is its last one; 0 creates it. Errors are those of
 // Ledger.Write.
 func (l *Locks) Write(ctx context.Context, lock core.Lock, revision uint64) (uint64, error) {
-	return wire.Await(func(answered func(uint64, error)) { l.Send(ctx, lock, revision, answered) })
-}
-
-// Send is Write without blocking; see Ledger.Send.
-func (l *Locks) Send(ctx context.Context, lock core.Lock, revision uint64, answered func(uint64, error)) {
-	w := l.b.Writing(ctx, lockKey(lock.Job), revision, answered)
-	data, err := lock.AppendJSON(w.Data)
-	w.SendValue(data, lock.Nonce, err)
+	return wire.Await(func(answered func(uint64, error)) {
+		w := l.b.Writing(ctx, lockKey(lock.Job), revision, answered)
+		data, err := lock.AppendJSON(w.Data)
+		w.SendValue(data, lock.Nonce, err)
+	})
 }
 
 // List iterates over the locks of all jobs. A lock that cannot be read yields an error
@@ -61,27 +50,5 @@ func (l *Locks) List(ctx context.Context) iter.Seq2[core.Lock, error] {
 			lock, err = l.decode(e)
 		}
 		return lock, keep, err
-	})
-}
-
-func (l *Locks) subject(name string) string { return l.s.Namespace + ".lock." + name }
-
-// Wake publishes that the lock of the slot's job admits the slot: the slot holds a place in the
-// lock, or gets one when it asks. The message uses core NATS and may be lost, so correctness
-// must not depend on it.
-func (l *Locks) Wake(s job.Slot) {
-	l.s.Transport.Publish(l.subject(s.Job), "", []byte(s.ID()), time.Time{})
-}
-
-// Listen calls f with each slot of the job that Wake publishes, until stop is called. f
-// must not block.
-func (l *Locks) Listen(name string, f func(job.Slot)) (stop func(), err error) {
-	if err := codec.ValidateName("job", name); err != nil {
-		return nil, err
-	}
-	return l.s.Listen(l.subject(name), func(m *nats.Msg) {
-		if slot, err := job.ParseSlotID(string(m.Data)); err == nil && slot.Job == name {
-			f(slot)
-		}
 	})
 }

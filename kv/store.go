@@ -80,7 +80,7 @@ func (s *Store) Nodes() *Nodes { return &Nodes{s.Space, s.bucketFailingDenied("n
 func (s *Store) Watermark() *Watermark { return &Watermark{s.Bucket("state")} }
 
 // Locks returns the store of the jobs' locks.
-func (s *Store) Locks() *Locks { return &Locks{s.Space, s.Bucket("state").Grouped(s.locks)} }
+func (s *Store) Locks() *Locks { return &Locks{s.Bucket("state").Grouped(s.locks)} }
 
 // read reads a key from the stream's leader, and decodes its value. The revision is known even if
 // there is no value, or none that can be decoded.

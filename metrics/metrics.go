@@ -23,10 +23,10 @@ const (
 // cronce.WithObserver: they call its methods. It is safe for concurrent use.
 type Metrics struct {
 	lateness, run, ledger         *prometheus.HistogramVec
-	attempts, ledgerErrors        *prometheus.CounterVec
+	attempts, waits, ledgerErrors *prometheus.CounterVec
 	outcomes, retries             *prometheus.CounterVec
 	lastSuccess                   *prometheus.GaugeVec
-	running, parked               *prometheus.GaugeVec
+	running                       *prometheus.GaugeVec
 	takeovers, refused, fences    prometheus.Counter
 	heartbeats, leases, offered   prometheus.Counter
 	ledgerRead, ledgerWrite       prometheus.Observer
@@ -40,8 +40,8 @@ type Metrics struct {
 // queue has the series of one queue.
 type queue struct {
 	lateness, run   prometheus.Observer
-	attempts        prometheus.Counter
-	running, parked prometheus.Gauge
+	attempts, waits prometheus.Counter
+	running         prometheus.Gauge
 }
 
 // perJob has the series of one job, or of all further jobs.
@@ -62,7 +62,7 @@ func New() *Metrics {
 		[]float64{.005, .01, .05, .1, .5, 1, 5, 10, 30, 60, 300, 1800, 7200}, "queue")
 	m.attempts = m.counters("cronce_slot_attempts_total", `Handlers that were started.`, "queue")
 	m.running = m.gauges("cronce_slots_running", `Handlers that have not returned.`, "queue")
-	m.parked = m.gauges("cronce_slots_parked", `Slots that wait in this node for another slot of their job to end.`, "queue")
+	m.waits = m.counters("cronce_slot_waits_total", `Slots that this node put into their job's line, because other slots of the job had to end before.`, "queue")
 	m.outcomes = m.counters("cronce_slot_outcomes_total", `Outcomes that this node recorded. A range of missed slots is one.`, "job", "state")
 	m.retries = m.counters("cronce_slot_retries_total", `Attempts that failed and are followed by another one.`, "job")
 	m.lastSuccess = m.gauges("cronce_job_last_success_timestamp_seconds", `When this node last recorded a success of the job, by the broker's clock. Absent before the first one.`, "job")
@@ -131,7 +131,7 @@ func (m *Metrics) queue(name string) *queue {
 	}
 	q, _ := m.queues.LoadOrStore(name, &queue{
 		m.lateness.WithLabelValues(name), m.run.WithLabelValues(name), m.attempts.WithLabelValues(name),
-		m.running.WithLabelValues(name), m.parked.WithLabelValues(name),
+		m.waits.WithLabelValues(name), m.running.WithLabelValues(name),
 	})
 	return q.(*queue)
 }
@@ -153,8 +153,8 @@ func (m *Metrics) Returned(queue string, took time.Duration) {
 	q.run.Observe(took.Seconds())
 }
 
-// Parked implements cronce.Observer.
-func (m *Metrics) Parked(queue string, by int) { m.queue(queue).parked.Add(float64(by)) }
+// Waits implements cronce.Observer.
+func (m *Metrics) Waits(queue string) { m.queue(queue).waits.Inc() }
 
 // job returns the series of a job: its own, or those of all further jobs.
 func (m *Metrics) job(name string) *perJob {

@@ -36,7 +36,7 @@ func event(kind job.EventKind, name string) job.Event {
 func exercised() *metrics.Metrics {
 	m := metrics.New()
 	m.Started("default", 3*time.Millisecond, true)
-	m.Parked("default", 1)
+	m.Waits("default")
 	m.Returned("default", time.Second)
 	for _, kind := range []job.EventKind{job.EventSucceeded, job.EventRetrying, job.EventSkipped} {
 		m.Event(event(kind, "report"))

@@ -7,7 +7,7 @@ import { randomBytes } from "node:crypto";
 import { uptime } from "node:os";
 
 const final = new Set(["succeeded", "failed", "skipped", "missed", "expired", "cancelled"]);
-const states = new Set([...final, "running", "retrying"]);
+const states = new Set([...final, "waiting", "running", "retrying"]);
 const name64 = /^[A-Za-z0-9_-]{1,64}$/;
 const pause = (ms) => new Promise((done) => setTimeout(done, ms));
 const boot = () => uptime() * 1000; // a clock that counts suspend, in ms
@@ -137,7 +137,7 @@ export class Node {
     const handlers = { v: 1, node: name, handlers: Object.keys(this.handlers) };
     store.write("state", `handlers.${name}`, handlers, 0, () => this.ended.signal.aborted).catch((err) => this.log(`its handlers: ${err.message}`)); // others report jobs without one
     this.follow(stop).catch((err) => this.end(err.message));
-    await Promise.all(this.queues.map((queue) => this.serve(queue, stop)));
+    await Promise.all(this.queues.flatMap((queue) => [this.serve(queue, queue, stop), this.serve(queue, `${queue}=bulk`, stop)]));
     for (let n = 0; n < 100 && this.inflight.size > 0 && !this.ended.signal.aborted; n++) await pause(20); // running handlers may finish
     for (const flight of this.inflight.values()) flight.controller.abort(new Error("the worker stops"));
     for (let n = 0; n < 50 && this.inflight.size > 0; n++) await pause(20);
@@ -211,21 +211,21 @@ export class Node {
   // must read from the consumer of the timers [B-2].
   async create(queue) {
     const { nc, namespace: ns } = this.store;
-    for (const [stream, subject] of [[`${ns}_slots`, `${ns}.slot.${queue}.>`], [`${ns}_timers`, `${ns}.timer.due.${queue}.>`]]) {
+    for (const [stream, lane, subject] of [[`${ns}_slots`, queue, `${ns}.slot.${queue}.>`], [`${ns}_slots`, `${queue}=bulk`, `${ns}.slot.${queue}=bulk.>`], [`${ns}_timers`, queue, `${ns}.timer.due.${queue}.>`]]) {
       const config = {
-        durable_name: queue, filter_subject: subject, deliver_policy: "all", ack_policy: "explicit", ack_wait: this.lease * 1e6, max_deliver: -1,
+        durable_name: lane, filter_subject: subject, deliver_policy: "all", ack_policy: "explicit", ack_wait: this.lease * 1e6, max_deliver: -1,
         max_ack_pending: 1_000_000, priority_policy: "prioritized", priority_groups: ["workers"],
       };
-      await nc.request(`$JS.API.CONSUMER.CREATE.${stream}.${queue}`, JSON.stringify({ stream_name: stream, config, action: "create" }), { timeout: 2000 });
+      await nc.request(`$JS.API.CONSUMER.CREATE.${stream}.${lane}`, JSON.stringify({ stream_name: stream, config, action: "create" }), { timeout: 2000 });
     }
   }
 
-  // serve receives messages of a queue. It requests none while sixteen slots are in flight.
-  async serve(queue, stop) {
+  // serve receives messages of a lane of a queue [B-2]. It requests none while sixteen slots are in flight.
+  async serve(queue, lane, stop) {
     while (!stop.aborted) {
       try {
         await this.create(queue);
-        const consumer = await jetstream(this.store.nc).consumers.get(`${this.store.namespace}_slots`, queue);
+        const consumer = await jetstream(this.store.nc).consumers.get(`${this.store.namespace}_slots`, lane);
         const grouped = (await consumer.info()).config.priority_groups?.length ? { group: "workers", priority: 0 } : {};
         while (!stop.aborted) {
           const free = 16 - this.inflight.size;
@@ -291,7 +291,7 @@ export class Node {
       if (record?.state === "retrying") {
         const wait = Date.parse(record.retry_at) - this.now();
         if (wait > 0 && !old) return { nak: Math.min(wait, 3.6e6) };
-      } else if (record && record.node !== this.name) { // running by another [K-2]
+      } else if (record?.state === "running" && record.node !== this.name) { // [K-2]
         if (ownerDead !== record.node && disowned !== revision) {
           if (await this.dead(record.node)) ownerDead = record.node;
           else if ((await this.ask(record, revision)) === false) disowned = revision; // [C-14]
@@ -300,12 +300,12 @@ export class Node {
         }
         next = closed(next, revision, this.now(), `worker ${record.node} ${disowned ? "does not hold its claim" : "died"}`);
         if (record.attempt >= (record.max_attempts ?? 0)) return this.finish(slot, { ...next, state: "failed" }, revision, next.attempts.at(-1)?.error ?? "its worker died");
-      } else if (record) { // claimed by this node, which never started its handler
+      } else if (record?.state === "running") { // claimed by this node, which never started its handler
         attempt = record.attempt;
         next.attempts = record.attempts.slice(0, -1);
       }
-      if (old) return this.finish(slot, { ...next, state: record ? "failed" : "expired" }, revision, "older than the horizon");
-      const { retry_at, error, output, result, ...kept } = next; // unknown members stay [V-3]
+      if (old) return this.finish(slot, { ...next, state: record && !(record.state === "waiting" && !record.attempts?.length) ? "failed" : "expired" }, revision, "older than the horizon");
+      const { retry_at, error, output, result, on_time, ...kept } = next; // unknown members stay [V-3]
       if (output && kept.attempts?.length) kept.attempts = kept.attempts.with(-1, { ...kept.attempts.at(-1), output });
       const claim = {
         ...kept, state: "running", attempt, node: this.name, max_attempts: kept.max_attempts || definition.attempts || 3,

@@ -10,8 +10,9 @@ import { BrokerClock } from "./lib/clock.js";
 import { canonical, hashOfDefinition, parseEntry } from "./lib/definition.js";
 import { due } from "./lib/due.js";
 import { alertOf, chain } from "./lib/follow.js";
-import { enter, leave } from "./lib/lock.js";
-import { parseMessage } from "./lib/message.js";
+import { parseEntry as parseLineEntry } from "./lib/lines.js";
+import { call, enter, isOver, leave, stood } from "./lib/lock.js";
+import { callMessages, formatMessage, inBulk, parseMessage } from "./lib/message.js";
 import { Invalid, parseSlot, slotID, slotKey } from "./lib/names.js";
 import { challenge } from "./lib/node.js";
 import { parseSchedule } from "./lib/schedule.js";
@@ -57,7 +58,7 @@ const answers = {
       const m = messageOf(headers, subject);
       return {
         slot: slotID(m.slot), job_revision: m.revision, node: m.node, due: format(m.due), caught_up: m.caughtUp, chained: m.chained, event: m.event,
-        backfill: m.backfill, missed: m.missed, missed_last: format(m.missedLast), offer: m.offer, impossible: m.refused,
+        backfill: m.backfill, missed: m.missed, missed_last: format(m.missedLast), offer: m.offer, impossible: m.refused, bulk: inBulk(m),
       };
     });
   },
@@ -66,6 +67,7 @@ const answers = {
     if (kind === "event") throw new Left("this client reads no events");
     return refusable(() => {
       const text = rawMember(raw, "value");
+      if (kind === "entry") throw new Left("this client passes over an entry that it cannot read, whatever is wrong with it");
       if (kind === "definition") parseEntry(text, 7, parseInstant(time ?? "2026-11-21T07:00:00Z"));
       else decodeAs(kind, text);
       return {};
@@ -145,14 +147,23 @@ const answers = {
     return alert ? { msg_id: alert.headers["Nats-Msg-Id"], event: JSON.parse(alert.body) } : {};
   },
 
-  locks({ lock, slot, overlap, places, ended, leave: leaves, reoffered, crowd = 0 }) {
-    if (leaves) return leave(lock, slot.id, places);
-    const at = "2026-11-21T06:00:00Z";
-    const before = Array.from({ length: crowd }, (_, i) => ({ id: `report:@${i + 1}`, at, since: at })).sort((a, b) => (a.id < b.id ? -1 : 1));
-    const full = { ...lock, waiting: [...before, ...(lock.waiting ?? [])] };
-    const { ask, place, next } = enter(full, { slot, overlap, places, reoffered }, new Map(Object.entries(ended ?? {})));
-    if (ask) return { ask };
-    return { place: place.kind, in_way: place.inWay, displaces: place.displaces, next: { ...next, waiting: next.waiting?.slice(before.length) } };
+  locks({ do: what, lock, slot, overlap, places, fresh, author, sequence, entry, record, now, horizon, clock_error, implausible }, raw) {
+    const v = { now: now && parseInstant(now), horizon: parseDuration(horizon ?? "0s"), error: parseDuration(clock_error ?? "0s"), implausible };
+    const read = entry && parseLineEntry(lock.job, rawMember(raw, "entry"), 1);
+    switch (what) {
+      case "enter": {
+        const { kind, inWay, displaces, next } = enter(lock, { slot, overlap, places: places ?? 0, fresh, author });
+        return { place: kind, in_way: inWay, displaces, next };
+      }
+      case "leave": return { next: leave(lock, slot.id, slot.node) };
+      case "stood": return { next: stood(lock, sequence) };
+      case "call": return { next: call(lock, read, v.now) };
+      case "over": return { over: isOver(lock, read, record, overlap, v) };
+    }
+  },
+
+  calls({ record, revision, chained }) {
+    return { messages: callMessages(record, revision, me, chained).map(formatMessage) };
   },
 
   events() {
@@ -179,7 +190,7 @@ function life({ headers, queue, published, horizon, body, steps }, raw) {
   const most = parseDuration(horizon), ledger = { revision: 0 }, claims = {};
   return steps.map((s) => {
     const now = parseInstant(s.now), claim = claims[s.node];
-    const d = { message, queue, published: parseInstant(published), payload: Buffer.from(body ?? ""), count: s.delivered };
+    const d = { message: { ...message, offer: s.offer ?? message.offer }, queue, published: parseInstant(published), payload: Buffer.from(body ?? ""), count: s.delivered };
     const v = {
       now, error: parseDuration(s.clock_error ?? "0s"), implausible: s.implausible, self: s.node, horizon: most, entry: s.deleted ? undefined : entry,
       place: s.place && { kind: s.place.place, inWay: s.place.in_way }, ownerDead: s.owner_dead, disowned: s.disowned, handles: !s.no_handler,
@@ -190,7 +201,7 @@ function life({ headers, queue, published, horizon, body, steps }, raw) {
     if (s.do === "decide") {
       const step = decide(d, v);
       Object.assign(answer, { action: step.do, delay: step.delay === undefined ? undefined : formatDuration(step.delay) });
-      record = step.record;
+      record = step.stored ? undefined : step.record;
     } else if (s.do === "complete") {
       const { retry_after, backoff, ...result } = s.result;
       if (retry_after) result.retryAfter = parseDuration(retry_after);

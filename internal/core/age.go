@@ -91,3 +91,12 @@ func startBy(d Delivery, v View) (time.Time, bool) {
 	}
 	return StartBy(d, *v.Entry)
 }
+
+// deadlineOf returns the time by which the slot must start, for its record. It is zero if there is
+// none, or if a record cannot hold it.
+func deadlineOf(d Delivery, v View) time.Time {
+	if by, ok := startBy(d, v); ok && by.Year() <= 9999 {
+		return by.UTC()
+	}
+	return time.Time{}
+}

@@ -37,7 +37,7 @@ var at0 = time.Date(2026, 11, 21, 7, 0, 0, 0, time.UTC)
 var sound = map[string]string{
 	"record": `{"v":1,"id":"report:2026-11-21T07:00:00Z","queue":"default","state":"retrying","attempt":1,"attempts":[{"attempt":1,"node":"a-1-1-x","fence":7,"started":"2026-11-21T07:00:00Z","finished":"2026-11-21T07:00:01Z","error":"boom"}],` +
 		`"max_attempts":3,"node":"a-1-1-x","nonce":"n","job_revision":5,"due":"2026-11-21T07:00:00Z","published":"2026-11-21T07:00:00Z","publisher":"p","payload":"e30=","retry_at":"2026-11-21T07:00:02Z","finished":"2026-11-21T07:00:02Z","error":"boom","output":"out","shards":2,"count":1,"last":"2026-11-21T07:00:00Z"}`,
-	"lock":      `{"v":1,"job":"report","holders":[{"id":"report:2026-11-21T07:00:00Z","at":"2026-11-21T07:00:00Z","on_time":true,"since":"2026-11-21T07:00:00Z"}],"waiting":[{"id":"report:@k","at":"2026-11-21T08:00:00Z","since":"2026-11-21T08:00:00Z"}],"newest":"2026-11-21T07:00:00Z","nonce":"n"}`,
+	"lock":      `{"v":1,"job":"report","holders":[{"id":"report:2026-11-21T07:00:00Z","at":"2026-11-21T07:00:00Z","on_time":true,"since":"2026-11-21T07:00:00Z","node":"a"}],"waiting":true,"line":7,"newest":"2026-11-21T07:00:00Z","nonce":"n"}`,
 	"node":      `{"v":1,"node":"a-1-1-x","state":"alive","started":"2026-11-21T07:00:00Z","lease":"20s","producer":true,"worker":true,"queues":["default"],"priority":1,"running":2,"clock_offset":"1ms","clock_error":"1ms","tzdata":"2026b","version":"v1","fenced_by":"b","fenced_at":"2026-11-21T07:00:00Z","nonce":"n"}`,
 	"settings":  `{"v":1,"lease":"20s","horizon":"24h0m0s","retention":"168h0m0s","duplicates":"2m0s","replicas":1}`,
 	"watermark": `{"v":1,"time":"2026-11-21T07:00:00Z","registry_revision":7,"registry_time":"2026-11-21T07:00:00Z","node":"a-1-1-x","nonce":"n"}`,
@@ -122,8 +122,8 @@ func bounded(t *testing.T, name, kind string, read json.Marshaler) {
 			t.Errorf("%s: %+.300v", name, v)
 		}
 	case core.Lock:
-		if len(v.Holders) > job.MaxConcurrency || len(v.Waiting) > core.MaxLockWaiting {
-			t.Errorf("%s: %d hold, %d wait", name, len(v.Holders), len(v.Waiting))
+		if len(v.Holders) > job.MaxConcurrency {
+			t.Errorf("%s: %d hold", name, len(v.Holders))
 		}
 	case exchange.Node:
 		if v.Lease < 0 || v.Lease > job.MaxLease || v.Priority > exchange.MaxPriority || len(v.Queues) > 1000 || len(v.Version)+len(v.Tzdata) > 1000 {

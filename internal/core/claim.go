@@ -92,8 +92,9 @@ const (
 	ConcludeWhole
 	// Enter: request a place in the job's lock (see Lock.Enter), then decide again.
 	Enter
-	// Wait: keep the message until the job's lock admits the slot, then decide again.
-	Wait
+	// Stand: write Decision.Record, in the state Waiting, unless it is Stored already; put the slot
+	// into its job's line; then Ack. For a shard, it is the record of the whole slot.
+	Stand
 	// Start: write Decision.Record at the view's revision. If the write is accepted, start the
 	// handler.
 	Start
@@ -106,6 +107,9 @@ type Decision struct {
 	Action Action
 	Delay  time.Duration
 	Record job.Record
+
+	// Stored is true if the record of a Stand is in the ledger already, as the view has it.
+	Stored bool
 
 	// Reason says why a Later needs an operator's attention. Empty: it needs none.
 	Reason string
@@ -121,6 +125,8 @@ func Decide(d Delivery, v View) Decision {
 		return Decision{Action: Ack}
 	case v.Record.Shards > 0:
 		return Decision{Action: ConcludeWhole} // its shards do the work
+	case v.Record.State == job.Waiting:
+		return called(d, v)
 	case v.Record.State == job.Retrying:
 		return retry(d, v)
 	case v.Record.Node == v.Self && !v.Disowned:
@@ -189,6 +195,22 @@ func first(d Delivery, v View) Decision {
 	default:
 		return claim(d, v, 1)
 	}
+}
+
+// called decides about a slot that has stood in its job's line. Before, it had passed the checks of
+// first.
+func called(d Delivery, v View) Decision {
+	switch {
+	case tooOld(d, v):
+		return endByAge(d, v, outcomeByAge(*v.Record), fmt.Sprintf("older than the horizon of %v", v.Horizon))
+	case v.Entry == nil && len(v.Record.Attempts) == 0:
+		return end(d, v, job.Cancelled, "job deleted")
+	case startsTooLate(v.Record, v):
+		return endByAge(d, v, job.Expired, "not started within its deadline")
+	case !v.Handles:
+		return unhandled(d)
+	}
+	return claim(d, v, v.Record.Attempt+1)
 }
 
 // believed returns the delivery without what its message says and cannot be true. e is the job's definition,
@@ -325,17 +347,16 @@ func takeOver(d Delivery, v View) Decision {
 
 // Disowned reports whether the live owner of the view's record does not hold its claim. answer
 // is the owner's answer to a HoldsRequest; err is the error if there was no answer. An error
-// proves nothing, because a handler may run for any length of time. But past the horizon
-// Disowned returns true, unless the owner answers that it holds the claim and that no handler
-// has outlived its context, or the clock is implausible.
+// proves nothing, however old the slot is, because a handler may run for any length of time. If the
+// owner answers that the handler has outlived its context, the slot may end past its horizon.
 func Disowned(d Delivery, v View, answer exchange.HoldsAnswer, err error) bool {
 	switch {
-	case err == nil && !answer.Holds:
-		return true
-	case err == nil && !answer.Ended:
+	case err != nil:
 		return false
+	case !answer.Holds:
+		return true
 	}
-	return tooOld(d, v) && !v.Implausible
+	return answer.Ended && tooOld(d, v) && !v.Implausible
 }
 
 // died returns the view's record with its attempt closed, because its node is dead or does not hold
@@ -374,8 +395,13 @@ func claim(d Delivery, v View, attempt int) Decision {
 	if (v.Entry == nil || v.Entry.Job.Guarded()) && v.Admission.Kind != AdmissionGranted {
 		return unplaced(d, v)
 	}
-	if d.Slot.Shards > 0 && v.Whole.Record == nil {
+	switch w := v.Whole.Record; {
+	case d.Slot.Shards > 0 && w == nil:
 		return Decision{Action: WriteWhole, Record: newWhole(d)}
+	case d.Slot.Shards > 0 && w.State == job.Waiting:
+		begun := *w
+		begun.State, begun.Node, begun.StartBy, begun.OnTime = job.Running, "", time.Time{}, false
+		return Decision{Action: WriteWhole, Record: begun}
 	}
 	r := record(d, v)
 	if r.MaxAttempts == 0 {
@@ -384,8 +410,8 @@ func claim(d Delivery, v View, attempt int) Decision {
 			r.MaxAttempts = v.Entry.Job.WithDefaults().Retry.Attempts
 		}
 	}
-	if by, ok := startBy(d, v); ok && v.Record == nil && by.Year() <= 9999 {
-		r.StartBy = by.UTC()
+	if v.Record == nil {
+		r.StartBy = deadlineOf(d, v)
 	}
 	if attempt == r.Attempt && len(r.Attempts) > 0 {
 		r.Attempts = r.Attempts[:len(r.Attempts)-1]
@@ -394,7 +420,7 @@ func claim(d Delivery, v View, attempt int) Decision {
 	if n := len(r.Attempts); n > 0 && r.Output != "" {
 		r.Attempts[n-1].Output = r.Output
 	}
-	r.RetryAt, r.Error, r.Output = time.Time{}, "", "" // the last attempt's; r.Attempts keeps them
+	r.OnTime, r.RetryAt, r.Error, r.Output = false, time.Time{}, "", "" // the last attempt's; r.Attempts keeps them
 	r.Attempts = history(append(r.Attempts, job.Attempt{Number: attempt, Node: v.Self, Started: started(d, v).UTC()}))
 	return Decision{Action: Start, Record: r}
 }
@@ -412,8 +438,8 @@ func started(d Delivery, v View) time.Time {
 // unplaced decides about a slot that could be claimed if it had a place in the job's lock.
 func unplaced(d Delivery, v View) Decision {
 	switch v.Admission.Kind {
-	case AdmissionQueued, AdmissionCrowded:
-		return Decision{Action: Wait}
+	case AdmissionQueued:
+		return stand(d, v)
 	case AdmissionSkipped:
 		return end(d, v, job.Skipped, fmt.Sprintf("slot %s was in its way (overlap: %s)", v.Admission.InWay, v.Entry.Job.WithDefaults().Overlap))
 	case AdmissionReplaced:

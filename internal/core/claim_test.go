@@ -155,8 +155,8 @@ func answer(v core.View, decision core.Decision) string {
 		return "conclude"
 	case core.Enter:
 		return "enter"
-	case core.Wait:
-		return "wait"
+	case core.Stand:
+		return "stand " + describe(decision.Record)
 	case core.Start:
 		return "start " + describe(decision.Record)
 	default:
@@ -167,7 +167,7 @@ func answer(v core.View, decision core.Decision) string {
 func scenarioPlace(t *testing.T, args map[string]string) core.Admission {
 	t.Helper()
 	kinds := map[string]core.AdmissionKind{
-		"": core.AdmissionUnasked, "held": core.AdmissionGranted, "waits": core.AdmissionQueued, "crowded": core.AdmissionCrowded,
+		"": core.AdmissionUnasked, "held": core.AdmissionGranted, "waits": core.AdmissionQueued,
 		"barred": core.AdmissionSkipped, "displaced": core.AdmissionReplaced,
 	}
 	kind, known := kinds[args["place"]]
@@ -219,6 +219,12 @@ func scenarioRecord(t *testing.T, args map[string]string, slot job.Slot, state j
 		Slot: slot, Queue: "default", State: state, Attempt: attempt, MaxAttempts: number(t, args, "max", 3), Node: node,
 		Shards:   number(t, args, "record-shards", 0),
 		Attempts: []job.Attempt{{Number: attempt, Node: node, Started: claimBase}}, Published: claimBase,
+	}
+	if has(args, "unclaimed") {
+		r.Attempts = nil
+	}
+	if has(args, "start-by") {
+		r.StartBy = offset(t, args, "start-by", "")
 	}
 	if state == job.Retrying {
 		r.RetryAt, r.Error = offset(t, args, "retry", "1s"), "boom"

@@ -132,25 +132,33 @@ func FuzzLock(f *testing.F) {
 		bounded(t, "lock", "lock", v)
 		l := v.(core.Lock)
 		stay := core.LockSlot{Slot: job.NewSlot(l.Job, at0), At: at0.Add(time.Duration(ago)), Since: at0}
-		ended := map[job.Slot]bool{}
 		for _, policy := range job.Overlaps() {
 			for _, onTime := range []bool{false, true} {
 				stay.OnTime = onTime
-				e := core.Entrant{LockSlot: stay, Policy: policy, Places: 1}
-				_, _, ask := l.Enter(e, ended)
-				for _, s := range ask {
-					ended[s.Slot] = false
-				}
-				if next, _, ask := l.Enter(e, ended); len(ask) == 0 {
-					bounded(t, "lock", "lock", next)
-				}
+				next, _ := l.Enter(core.Entrant{LockSlot: stay, Policy: policy, Places: 1})
+				bounded(t, "lock", "lock", next)
+				bounded(t, "lock", "lock", l.Stood(uint64(ago)))
 				for _, h := range l.Holders {
-					left, _ := l.Leave(h.Slot, 1)
-					bounded(t, "lock", "lock", left)
+					bounded(t, "lock", "lock", l.Leave(h.Slot, "A"))
 				}
-				l.Renewed(stay.Slot, at0)
-				l.Stay(stay.Slot)
 			}
+		}
+	})
+}
+
+func FuzzEntry(f *testing.F) {
+	f.Add([]byte(`{"v":1,"id":"report:2026-11-21T07:00:00Z","at":"2026-11-21T07:00:00Z","on_time":true}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		e, err := core.DecodeEntry("report", data)
+		if err != nil {
+			return
+		}
+		again, err := json.Marshal(e)
+		if err != nil {
+			t.Fatalf("%s: it cannot be written again: %v", data, err)
+		}
+		if _, err := core.DecodeEntry("report", again); err != nil {
+			t.Errorf("%s: what is written of it cannot be read: %v", again, err)
 		}
 	})
 }

@@ -17,11 +17,11 @@ func TestALockIsWrittenAsItsWireFormSays(t *testing.T) {
 		return time.Unix(rapid.Int64Range(0, 1<<33).Draw(t, "s"), rapid.Int64Range(0, 999_999_999).Draw(t, "ns")).UTC()
 	})
 	slot := rapid.Custom(func(t *rapid.T) LockSlot {
-		return LockSlot{job.NewSlot("report", instant.Draw(t, "slot")), instant.Draw(t, "at"), rapid.Bool().Draw(t, "on time"), instant.Draw(t, "since")}
+		return LockSlot{job.NewSlot("report", instant.Draw(t, "slot")), instant.Draw(t, "at"), rapid.Bool().Draw(t, "on time"), instant.Draw(t, "since"), rapid.StringMatching("[a-z]*").Draw(t, "node")}
 	})
 	rapid.Check(t, func(t *rapid.T) {
 		l := Lock{
-			Job: "report", Holders: rapid.SliceOfN(slot, 0, 3).Draw(t, "holders"), Waiting: rapid.SliceOfN(slot, 0, 3).Draw(t, "waiting"),
+			Job: "report", Holders: rapid.SliceOfN(slot, 0, 3).Draw(t, "holders"), Waiting: rapid.Bool().Draw(t, "waiting"), Line: rapid.Uint64().Draw(t, "line"),
 			Nonce: rapid.String().Draw(t, "nonce"),
 		}
 		if rapid.Bool().Draw(t, "newest") {
@@ -30,11 +30,11 @@ func TestALockIsWrittenAsItsWireFormSays(t *testing.T) {
 		wire := func(slots []LockSlot) []lockSlotWire {
 			all := []lockSlotWire{}
 			for _, s := range slots {
-				all = append(all, lockSlotWire{s.Slot.ID(), s.At, s.OnTime, s.Since})
+				all = append(all, lockSlotWire{s.Slot.ID(), s.At, s.OnTime, s.Since, s.Node})
 			}
 			return all
 		}
-		want, err := codec.Marshal(lockWire{codec.Version, l.Job, wire(l.Holders), wire(l.Waiting), l.Newest, l.Nonce})
+		want, err := codec.Marshal(lockWire{codec.Version, l.Job, wire(l.Holders), l.Waiting, l.Line, l.Newest, l.Nonce})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -92,6 +92,13 @@ type Message struct {
 // range never runs, even if its message does not say how many slots it has.
 func (m Message) LeftOut() bool { return m.Missed > 0 || m.Slot.Range }
 
+// InBulk reports whether the message goes into the bulk lane of its queue: it may be one of thousands that
+// come at once. A planned slot that is on time, one that follows another slot, and one that is offered
+// again, such as a slot that was called from its job's line, do not wait behind those.
+func (m Message) InBulk() bool {
+	return m.Offer == 0 && !m.Chained && (m.Slot.Token != "" || m.CaughtUp || m.Backfill || m.LeftOut())
+}
+
 // Header returns the headers of the message, for a nats.Header.
 func (m Message) Header() map[string][]string {
 	h := make(map[string][]string, 8)
@@ -163,7 +170,7 @@ func offerOf(id, slot string) (int, error) {
 }
 
 // CheckSubject refuses a message that was not published on a subject of its slot's job:
-// NS.slot.<queue>.<job> or NS.timer.due.<queue>.<job>. The server checks to which subject a login
+// NS.slot.<lane>.<job> or NS.timer.due.<queue>.<job>. The server checks to which subject a login
 // publishes, but not the headers. Without this check, a login that may publish for one job could
 // start any other. A fired message must come from the timer of its slot: a timer chooses the subject
 // on which the server publishes its message. Its errors wrap ErrInvalid and ErrContradicts.

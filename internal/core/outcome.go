@@ -24,7 +24,7 @@ func end(d Delivery, v View, outcome job.State, reason string) Decision {
 	if s, decided := decideByWhole(d, v); decided {
 		return s
 	}
-	if d.Slot.Shards > 0 && v.Whole.Record == nil && v.Record == nil {
+	if d.Slot.Shards > 0 && v.Record == nil && (v.Whole.Record == nil || v.Whole.Record.State == job.Waiting) {
 		return Decision{Action: WriteWhole, Record: withOutcome(newWhole(d), v, outcome, reason)}
 	}
 	return Decision{Action: End, Record: withOutcome(record(d, v), v, outcome, reason)}
@@ -42,6 +42,7 @@ func endByAge(d Delivery, v View, outcome job.State, reason string) Decision {
 // withOutcome returns the record r with an outcome. It closes an attempt that is still open.
 func withOutcome(r job.Record, v View, outcome job.State, reason string) job.Record {
 	open := r.State == job.Running && len(r.Attempts) > 0 && r.Attempts[len(r.Attempts)-1].Finished.IsZero()
+	r.OnTime = false
 	r.State, r.Node, r.Error, r.Finished, r.RetryAt = outcome, v.Self, clipError(reason), v.Now.UTC(), time.Time{}
 	if open {
 		closeAttempt(&r, v.Revision, v.Now)

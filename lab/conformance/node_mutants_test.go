@@ -72,12 +72,31 @@ var nodeMutants = []nodeMutant{
 	{"cancels without a fence", "requests", `if (!fence) throw`, `if (false) throw`, "cancels", ""},
 
 	// Locks, chains, nodes, clocks, producers.
-	{"skips a slot for a newer one", "lock", `.find((s) => order(s, slot) <= 0);`, `.find(() => true);`, "locks", ""},
-	{"passes those that wait", "lock", `if (ahead.length < free) return`, `if (free > 0) return`, "locks", ""},
-	{"cancels a holder that was not on time", "lock", `overlap === "replace" && held?.on_time`, `overlap === "replace"`, "locks", ""},
-	{"cancels a holder for an older slot that waits", "lock", `s.on_time && order(s, slot) > 0`, `s.on_time`, "locks", ""},
-	{"cancels a newer holder", "lock", `s.on_time && order(s, slot) < 0`, `s.on_time`, "locks", ""},
-	{"forgets the newest", "lock", `remembered.newest = slot.at;`, `;`, "locks", ""},
+	{"skips a slot for a newer one", "lock", `lock.holders.find((h) => order(h, slot) <= 0);`, `lock.holders[0];`, "locks", ""},
+	{"passes those that wait", "lock", `if (free > 0 && !lock.waiting) return`, `if (free > 0) return`, "locks", ""},
+	{"cancels a holder that was not on time", "lock", `overlap === "replace" && held.on_time &&`, `overlap === "replace" &&`, "locks", ""},
+	{"cancels a holder that is the newest", "lock", `held.on_time && isBefore(held.at, lock.newest)) return`, `held.on_time && lock.newest) return`, "locks", ""},
+	{"cancels a newer holder", "lock", `h.on_time && order(h, slot) < 0)`, `h.on_time)`, "locks", ""},
+	{"forgets the newest", "lock", `{ ...lock, newest: slot.at } : lock;`, `lock : lock;`, "locks", ""},
+	{"keeps the node of an earlier stay", "lock", `? { ...h, node: slot.node, since: slot.since } : h`, `? h : h`, "locks", ""},
+	{"takes out the slot of another node", "lock", `h.id !== id || (h.node && h.node !== node)`, `h.id !== id`, "locks", ""},
+	{"stands behind the line", "lock", `line: Math.min(lock.line ?? 0, sequence)`, `line: lock.line`, "locks", ""},
+	{"calls a slot that was displaced", "lock", `displaced(lock, e, overlap) || waitedTooLong(record, v)`, `waitedTooLong(record, v)`, "locks", ""},
+	{"calls a slot that is too old", "lock", `displaced(lock, e, overlap) || waitedTooLong(record, v)`, `displaced(lock, e, overlap)`, "locks", ""},
+	{"calls a slot as one that it works on itself", "message", `offer: revision + 2 };`, `offer: revision + 1 };`, "calls", ""},
+	{"calls the whole of a split slot", "message", `if (!record.shards) return [m];`, `return [m];`, "calls", ""},
+	{"publishes what may come in thousands in the queue's own lane", "message", `m.slot.token !== undefined || m.caughtUp ||`, `m.caughtUp ||`, "messages", ""},
+	{"publishes a slot that is offered again in the bulk lane", "message", `!m.offer && !m.chained &&`, `!m.chained &&`, "messages", ""},
+	{"keeps the old record of a slot that stands again", "claim", `v.record?.state === "waiting" && !d.message.offer`, `v.record?.state === "waiting"`, "claims", ""},
+	{"stands without a deadline", "claim", `...(by !== undefined && { start_by: formatInstant(by) }), ...(isOnTime`, `...(isOnTime`, "claims", ""},
+	{"starts a slot that has stood in the line past its deadline", "claim", `if (startsTooLate(record, v)) return aged(d, v, "expired", "not started within its deadline");
+  return v.handles ? claim(d, v, record.attempt + 1) : unhandled(d);
+}
+
+function retry`, `return v.handles ? claim(d, v, record.attempt + 1) : unhandled(d);
+}
+
+function retry`, "claims", ""},
 	{"follows before all have succeeded", "follow", `if (before.length < after.length || before.some`, `if (before.some`, "chains", ""},
 	{"fences too early", "node", `if (still < limit) return`, `if (still < limit / 2) return`, "fences", ""},
 	{"believes the newest clock", "clock", `if (!best || next.error <= this.error(next.at) ||`, `if (true ||`, "clocks", ""},
@@ -89,20 +108,18 @@ var nodeMutants = []nodeMutant{
     if (wrote.lost)`, `    if (isFinal(outcome)) d.ackNow();
     const wrote = await this.completion(key, record, outcome, fence, life);
     if (wrote.lost)`, "", "ack-after-record C-10"},
-	{"starts on a read", "worker", `const wrote = await this.put(key, step.record, revision);
-      if (wrote.unknown)`, `const wrote = step.do === "start" ? (this.put(key, step.record, revision).catch(() => {}), { won: revision + 1 }) : await this.put(key, step.record, revision);
-      if (wrote.unknown)`, "", "claim-lost C-5"},
+	{"starts on a read", "worker", `const wrote = step.stored ? { won: revision } : await`, `const wrote = step.do === "start" ? (this.put(key, step.record, revision).catch(() => {}), { won: revision + 1 }) : await`, "", "claim-lost C-5"},
 	{"starts by a claim that is not answered", "store", `const answer = await this.publish(` + "`$KV.${this.namespace}_${bucket}.${key}`" + `, bytes, head);`, `const answer = await Promise.race([this.publish(` + "`$KV.${this.namespace}_${bucket}.${key}`" + `, bytes, head), pause(1000).then(() => ({ seq: revision + 1 }))]);`, "", "claim-unanswered"},
 	{"settles a write by a read", "store", `const answer = await this.publish(` + "`$KV.${this.namespace}_${bucket}.${key}`" + `, bytes, head);`, `const answer = await Promise.race([this.publish(` + "`$KV.${this.namespace}_${bucket}.${key}`" + `, bytes, head), pause(1000).then(() => ({ unknown: true }))]);
       if (answer.unknown) { const f = await this.read(bucket, key).catch(() => ({})); if (f.nonce === nonce) return { won: f.revision }; }`, "", "claim-unanswered"},
 	{"writes anew after no answer", "store", `const answer = await this.publish(` + "`$KV.${this.namespace}_${bucket}.${key}`" + `, bytes, head);`, `const answer = await this.publish(` + "`$KV.${this.namespace}_${bucket}.${key}`" + `, JSON.stringify({ ...value, nonce: nonce + "/" + n }), head);`, "", "completion-unanswered"},
-	{"answers after a lost claim", "worker", `return wrote.won ? this.ended(outcome, wrote.won, d.message, { entry }, since) : undefined;`, `return wrote.won ? this.ended(outcome, wrote.won, d.message, { entry }, since) : { ack: true };`, "", "late-completion"},
+	{"answers after a lost claim", "worker", `return wrote.won ? this.ended(outcome, wrote.won, d, { record, entry }, place) : undefined;`, `return wrote.won ? this.ended(outcome, wrote.won, d, { record, entry }, place) : { ack: true };`, "", "late-completion"},
 	{"marks a message after a lost claim", "worker", `      clearInterval(marks);
 `, ``, "", "late-completion C-11"},
 	{"answers a message without trust", "worker", `if (answer === undefined || !this.node.trusted()) return;`, `if (answer === undefined) return;`, "", "ask-lapsed C-11"},
 	{"takes the death of one owner for another's", "worker", `ownerDead: record && ownerDead === record.node`, `ownerDead: record && ownerDead !== undefined`, "", "owner-moves K-2"},
 	{"takes a denial of one claim for another's", "worker", `disowned: record && disowned === revision`, `disowned: record && disowned !== undefined`, "", "owner-moves K-2"},
-	{"takes a holder without a record for ended", "locks", `return toMs(this.node.now() - parseInstant(stayOf(lock, id).at)) > horizon + this.node.lease;`, `return true;`, "", "lock-unclaimed X-2"},
+	{"takes a holder without a record for ended", "locks", `return value && isFinal(value) ? { ...this.next`, `return !value || isFinal(value) ? { ...this.next`, "", "lock-skips X-2"},
 	{"ends a message that a newer program may read", "worker", `err instanceof Contradiction || toMs(`, `true || toMs(`, "", "another-spelling C-9"},
 	{"keeps its place after a lost claim", "worker", `if (entered !== revision) place = undefined;`, ``, "", "lock-moves X-1"},
 	{"marks a message without trust", "worker", `if (this.node.trusted()) m.working(); }`, `m.working(); }`, "", "ask-lapsed C-11"},
@@ -112,31 +129,36 @@ var nodeMutants = []nodeMutant{
     run.last = node;
     const common = {`, "", "lapsed L-4"},
 	{"goes on when it was fenced", "node", `if (wrote.lost) return this.end("fenced");`, `if (wrote.lost) { this.revision = (await this.store.read("nodes", this.name)).revision; return; }`, "", "fenced"},
-	{"takes silence for a denial", "requests", `if (!answer || answer.error || typeof answer.holds !== "boolean") return old;`, `if (!answer || answer.error || typeof answer.holds !== "boolean") return true;`, "", "owner-slow"},
+	{"takes silence for a denial", "requests", `if (!answer || answer.error || typeof answer.holds !== "boolean") return false;`, `if (!answer || answer.error || typeof answer.holds !== "boolean") return true;`, "", "owner-slow"},
 	{"takes an old slot from an owner that holds it", "requests", `(old && Boolean(answer.ended))`, `old`, "", "owner-holds K-2"},
 	{"denies a claim that runs", "requests", `answer = { v: 1, holds: flight !== undefined,`, `answer = { v: 1, holds: false,`, "", "ask"},
 	{"cancels any attempt", "requests", `h.id === id && String(h.fence) === fence && h.node`, `h.id === id && h.node`, "", "cancel"},
 	{"answers a second message", "worker", `if (flight?.node === this.node.name) return; // already in flight: no answer`, `if (flight?.node === this.node.name) return m.ack();`, "", "twice"},
 	{"acks before what follows is stored", "follow", `await stored(store, ` + "`${store.namespace}.slot.${m.queue}.${m.job}`", `void stored(store, ` + "`${store.namespace}.slot.${m.queue}.${m.job}`", "", "follows"},
-	{"acks an outcome that it finds before what follows is stored", "worker", `await follow(this, record, revision, d.message, v);`, ``, "", "follows-again F-1"},
+	{"acks an outcome that it finds before what follows is stored", "worker", `if (record) await follow(this, record, revision, d.message, v);`, ``, "", "follows-again F-1"},
 	{"acks before the alert is stored", "follow", `alert))) await stored(`, `alert))) void stored(`, "", "alert F-1"},
 	{"takes the word of a server that lags", "follow", `if (seen) return found;`, `return found;`, "", "follows-two F-2"},
 	{"takes a write in progress for a removed record", "store", `found.revision === 0 && revision > 0 && code === 10071`, `found.revision === 0 && revision > 0`, "", "completion-conflicts W-4"},
 	{"says that it ends a handler that has returned", "requests", `if (flight && !flight.returned &&`, `if (flight &&`, "", "cancel O-2"},
 	{"says of a handler that runs that it outlived its context", "requests", `...(flight?.controller.signal.aborted && !flight.returned && { ended: true })`, `ended: true`, "", "ask O-2"},
-	{"leaves a newer stay", "locks", `if (!value || stayOf(value, id)?.since !== since) return;`, `if (!value) return;`, "", "guarded"},
-	{"acts on a lock whose write it lost", "locks", `if (wrote.lost) { ended.clear(); continue; }`, `if (wrote.lost) ended.clear();`, "", "lock-lost X-3"},
-	{"remembers what had ended before a conflict", "locks", `ended.clear(); continue;`, `continue;`, "", "lock-lost"},
-	{"leaves an older slot its place", "locks", `if (place.displaces) await`, `if (false) await`, "", "lock-replaces X-2"},
+	{"leaves a newer stay", "lock", `h.id !== id || (h.node && h.node !== node)`, `h.id !== id`, "", "guarded X-7"},
+	{"acts on a lock whose write it lost", "locks", `if (wrote.lost) {
+        if (++lost > 1) await pause(backOff(lost) * Math.random(), this.node.signal);
+        continue;
+      }`, ``, "", "lock-lost X-7"},
+	{"admits by a lock that it remembers", "locks", `if (remembered) continue;`, ``, "", "lock-moves X-1"},
+	{"leaves an older slot its place", "worker", `if (displaces && !(await`, `if (false && !(await`, "", "lock-replaces X-2"},
+	{"asks once for the end of the slot that it replaces", "locks", `if (record && !isFinal(record) && !record.shards) await this.end(record, revision, by);`, `if (record && !isFinal(record) && !record.shards) await this.end(record, revision, by);
+      return true;`, "", "lock-replaces X-5"},
 	{"writes the outcome of a slot that is replaced", "requests", `if (record.state === "running") {
       const request`, `if (false) {
       const request`, "", "lock-replaces"},
-	{"writes the outcome of a slot whose owner does not answer", "requests", `if (!dead) return;`, ``, "", "lock-replaces K-2"},
-	{"replaces a slot that has ended", "locks", `if (value && !isFinal(value) && !value.shards) await`, `if (value) await`, "", "lock-replaces-late K-1"},
-	{"has a backfill replace an older slot", "lock", `m.caughtUp || m.backfill ||`, `m.caughtUp ||`, "", "lock-not-on-time X-2"},
-	{"has a triggered run replace an older slot", "lock", `m.offer || m.slot.token !== undefined || begun`, `m.offer || begun`, "", "lock-not-on-time X-2"},
-	{"has a slot that is retried replace an older one", "lock", `m.slot.token !== undefined || begun);`, `m.slot.token !== undefined);`, "", "lock-not-on-time X-2"},
-	{"keeps the old stay of a slot with a new start", "locks", `e.reoffered &&= since === undefined`, `e.reoffered &&= since !== undefined`, "", "lock-renewed X-2"},
+	{"writes the outcome of a slot whose owner does not answer", "requests", `return void (await this.ask(record.node, request, 2000).catch(() => {}));`, `if (await this.ask(record.node, request, 2000).catch(() => {})) return;`, "", "lock-replaces K-2"},
+	{"replaces a slot that has ended", "locks", `if (record && !isFinal(record) && !record.shards) await`, `if (record) await`, "", "lock-replaces-late K-1"},
+	{"has a backfill replace an older slot", "claim", `m.caughtUp || m.backfill || m.offer`, `m.caughtUp || m.offer`, "", "lock-not-on-time X-2"},
+	{"has a triggered run replace an older slot", "claim", `m.offer || m.slot.token !== undefined);`, `m.offer);`, "", "lock-not-on-time X-2"},
+	{"has a slot that is retried replace an older one", "claim", `if (record) return record.state === "waiting" && Boolean(record.on_time);`, `if (record?.state === "waiting") return Boolean(record.on_time);`, "", "lock-not-on-time X-2"},
+	{"keeps the old stay of a slot with a new start", "lock", `if (held.node === slot.node ? fresh || author === slot.node : fresh && !held.node) return`, `if (true) return`, "", "lock-renewed X-2"},
 	{"keeps a result that is too large", "bounds", `if (size > 65_536)`, `if (false)`, "", "unknown-members V-4"},
 	{"reads a text for a number", "bounds", `check(Number.isInteger(v) && v >= least && v <= most, name`, `check(!(v < least) && !(v > most), name`, "values", ""},
 	{"reads any word for true", "bounds", `typeof v === "boolean",`, `true,`, "values", ""},
@@ -195,7 +217,7 @@ var nodeMutants = []nodeMutant{
     } });
     const { messages, ranges } = due(`, "", "future-t P-9"},
 	{"publishes with a wrong clock", "producer", `this.node.trusted() && !this.node.implausible;`, `this.node.trusted();`, "", "wrong-clock"},
-	{"loses unknown members", "worker", `const wrote = await this.put(key, step.record, revision);`, `delete step.record.x_shade; const wrote = await this.put(key, step.record, revision);`, "", "unknown-members"},
+	{"loses unknown members", "worker", `const wrote = step.stored ? { won: revision } : await`, `delete step.record.x_shade; const wrote = step.stored ? { won: revision } : await`, "", "unknown-members"},
 	{"takes a busy server for a refusal", "store", `const unanswered = new Set([10004, 10008, 10009, 10075, 10118, 10158, 10163, 10194]);`, `const unanswered = new Set([10008]);`, "", "claim-busy"},
 	{"takes any conflict for a loss", "store", `if (found.revision > revision) return { lost: true };`, `return { lost: true };`, "", "claim-conflicts"},
 	{"starts by a claim that was refused", "store", `return open.size === 0 ? { refused: answer.description } : undefined;`, `return open.size === 0 ? { won: revision + 1 } : undefined;`, "", "claim-refused"},
@@ -221,11 +243,28 @@ var nodeMutants = []nodeMutant{
     const`, "", "owner-silent L-5"},
 	{"takes a node without a record for dead", "node", `if (still < limit) return`, `if (value && still < limit) return`, "", "owner-silent L-5"},
 	{"runs a slot that an older incarnation still runs", "worker", `if (flight) return m.nak(1000);`, ``, "", "older-incarnation C-1"},
-	{"wakes no slot", "locks", `if (wrote.won) for (const one of woken)`, `for (const one of [])`, "", "guarded X-5"},
-	{"leaves the lock when an attempt is to be repeated", "worker", `    if (!isFinal(record)) return { nak: retryWait(record, this.node.now()) };
-    await this.locks.leave(record.id, since, job.entry);`, `    await this.locks.leave(record.id, since, job.entry, this.node.signal);
-    if (!isFinal(record)) return { nak: retryWait(record, this.node.now()) };`, "", "lock-places X-1"},
-	{"gives a job more places than it has", "lock", `const free = places - lock.holders.length;`, `const free = places + 1 - lock.holders.length;`, "", "lock-places X-1"},
+	{"calls no slot", "locks", `if (this.next.waiting && (tend || this.next.holders.length < this.places)) await`, `if (this.next.waiting && tend) await`, "", "lock-calls X-8"},
+	{"calls slots with a write of its own", "locks", `if (this.next.waiting && (tend || this.next.holders.length < this.places)) await this.callFromLine();`, `if (this.next.waiting && look) await this.callFromLine();
+    else if (this.next.waiting && this.next.holders.length < this.places) this.again = true;`, "", "lock-calls X-8"},
+	{"calls slots in the order of the stream", "locks", `.filter((e) => e.id !== undefined).sort(order)`, `.filter((e) => e.id !== undefined)`, "", "lock-calls X-8"},
+	{"gives a slot that was displaced a place", "locks", `if (isOver(this.next, e, record, this.overlap, v) || this.places`, `if (this.places`, "", "lock-displaced X-8"},
+	{"does not look at the lock again", "locks", `await this.ask(job, { stood: sequence, id: slot.id, revision });`, ``, "", "lock-look X-4"},
+	{"looks at the lock before its entry is in the line", "worker", `await this.locks.stand(job, slot, revision)`, `await this.locks.ask(job, { stood: 1 }).then(() => this.locks.lines.put(slot, job, revision, this.node.signal))`, "", "lock-look X-4"},
+	{"stands before its record waits", "worker", `const wrote = step.stored ?`, `if (step.do === "stand") await this.locks.lines.put(entrant(d, v).slot, slot.job, 1, this.node.signal);
+      const wrote = step.stored ?`, "", "lock-stands X-4"},
+	{"acks before its entry is answered", "worker", `await this.locks.stand(job, slot, revision).finally(() => this.standing--);`, `void this.locks.stand(job, slot, revision).finally(() => this.standing--);`, "", "lock-stands X-4"},
+	{"looks at the line once", "locks", `if (!step.again) return answer;`, `return answer;`, "", "lock-line-again X-9"},
+	{"acks before it has left its lock", "worker", `if (entered || mayHold(d, v)) await this.locks.leave`, `if (entered || mayHold(d, v)) void this.locks.leave`, "", "lock-leaves X-6"},
+	{"leaves a holder that has ended its place", "worker", `if (mayHold(d, v)) await this.locks.leave(slotID(slot), true);`, ``, "", "lock-stands X-7"},
+	{"takes out a holder by a record that it read before the lock", "locks", `return value && isFinal(value) ? { ...this.next`, `this.locks.ended ??= new Set();
+    if (value && isFinal(value)) this.locks.ended.add(id);
+    return this.locks.ended.has(id) ? { ...this.next`, "", "lock-lost X-7"},
+	{"takes nothing from the bulk lane", "worker", `[slots, bulkLane(queue)], `, ``, "", "bulk B-2"},
+	{"leaves the lock when an attempt is to be repeated", "worker", `    if (!isFinal(record)) return { nak: retryWait(record, this.node.now()) };`, `    if (!isFinal(record)) {
+      await this.locks.leave(record.id);
+      return { nak: retryWait(record, this.node.now()) };
+    }`, "", "lock-places X-1"},
+	{"gives a job more places than it has", "lock", `const free = Math.max(1, places) - lock.holders.length,`, `const free = Math.max(1, places) + 1 - lock.holders.length,`, "", "lock-places X-1"},
 	{"gives a job one place", "lock", `places: Math.max(1, job.concurrency ?? 1)`, `places: 1`, "", "lock-places X-2"},
 	{"sends another heartbeat after one that was not answered", "node", `tzdata: process.versions.tz, version: "node-client",
     };`, `tzdata: process.versions.tz, version: "node-client",
@@ -259,10 +298,8 @@ var nodeMutants = []nodeMutant{
 	{"makes the consumer of a queue for three deliveries", "worker", `max_deliver: -1`, `max_deliver: 3`, "", "healthy B-4"},
 	{"ends a shard as if it were a slot", "claim", `if (d.message.slot.shards) return unhandled(d);
   let record`, `let record`, "", "no-handler C-13"},
-	{"keeps a holder that is older than the horizon and has no record", "locks", `> horizon + this.node.lease;`, `> Infinity;`, "", "guarded X-1"},
-	{"loses unknown members of the lock", "lock", `lock = { ...lock, holders: lock.holders.filter((s) => !gone(s)),`, `lock = { v: 1, job: lock.job, holders: lock.holders.filter((s) => !gone(s)),`, "", "guarded V-3"},
-	{"leaves an older slot that no node owns", "locks", `if (value && !isFinal(value) && !value.shards) await`, `if (value?.state === "running") await`, "", "lock-replaces-retrying X-2"},
-	{"keeps its stay in the lock after a lost claim", "worker", `entered === revision ? since : undefined`, `since`, "", "lock-renewed X-2"},
+	{"loses unknown members of the lock", "locks", `const value = tidy(next);`, `const { v, job, holders, waiting, line, newest } = next, value = tidy({ v, job, holders, waiting, line, newest });`, "", "guarded V-3"},
+	{"leaves an older slot that no node owns", "locks", `if (record && !isFinal(record) && !record.shards) await`, `if (record?.state === "running") await`, "", "lock-replaces-retrying X-2"},
 	{"publishes by a clock that may be fast", "node", `fromMs(this.own() + this.clock.offset - this.clock.error(this.own()))`, `this.now()`, "", "fast-clock P-1"},
 	{"starts by a clock that may be fast", "worker", `error: this.node.clock.error(this.node.own()),`, `error: 0,`, "", "fast-clock L-8"},
 	{"loses unknown members of the watermark", "producer", `{ ...found.value, v: 1,`, `{ v: 1,`, "", "away V-3"},
@@ -276,24 +313,20 @@ var nodeMutants = []nodeMutant{
 	{"moves the watermark past a plan that it does not know", "bounds", `if (unknown && typeof`, `if (false && typeof`, "", "definition-2 O-3"},
 	{"claims a slot that was missed", "claim", `const final = new Set(["succeeded", "failed", "skipped", "missed",`, `const final = new Set(["succeeded", "failed", "skipped",`, "", "has-outcome"},
 	{"answers a request without a version", "requests", `let answer = { v: 1, ending: false };`, `let answer = { ending: false };`, "", "cancel O-2"},
-	{"serves no timers", "worker", "const streams = [`${this.store.namespace}_slots`, `${this.store.namespace}_timers`];", "const streams = [`${this.store.namespace}_slots`];", "", "timer"},
+	{"serves no timers", "worker", `, [timers, queue]]`, `]`, "", "timer"},
 
 	{"takes a node without a lease for unreadable", "bounds", `lease: span(0, 24 * hour), producer`, `lease: (v, name) => span(0, 24 * hour)(v ?? 0, name), producer`, "", "absent-members V-5"},
 	{"retries a run of which it does not know how old it is", "claim", `if (!record.published) return fromSeconds(-62_135_596_800);`, `if (!record.published) return fromSeconds(4_000_000_000);`, "", "absent-members V-5"},
 	{"waits for an attempt that has no time", "claim", `if (!record.retry_at) return 0;`, ``, "", "absent-members V-5"},
 	{"takes max_attempts for three that are absent", "claim", `Math.min(record.max_attempts ?? 0, mostClaims)`, `(record.max_attempts ?? 3)`, "", "absent-members V-5"},
 
-	{"claims at a revision that it reads again", "worker", `const wrote = await this.put(key, step.record, revision);`, `const again = step.do === "start" ? (await this.store.read("ledger", key)).revision : revision;
-      const wrote = await this.put(key, step.record, again);`, "", "read-again K-2"},
+	{"claims at a revision that it reads again", "worker", `{ won: revision } : await this.put(key, step.record, revision);`, `{ won: revision } : await this.put(key, step.record, step.do === "start" ? (await this.store.read("ledger", key)).revision : revision);`, "", "read-again K-2"},
 	{"completes at a revision that it reads again", "worker", `const wrote = await this.put(key, outcome, at, {`, `if ((await this.store.read("ledger", key)).value?.node !== this.node.name) return { lost: true };
         at = (await this.store.read("ledger", key)).revision;
         const wrote = await this.put(key, outcome, at, {`, "", "read-again C-6"},
 	{"declares a node dead at a revision that it reads again", "node", `const wrote = await this.store.write("nodes", name, step.value, revision,`, `if ((await this.store.read("nodes", name)).revision !== revision) return { wait: this.lease };
     const wrote = await this.store.write("nodes", name, step.value, (await this.store.read("nodes", name)).revision,`, "", "read-again L-5"},
-	{"writes a lock at a revision that it reads again", "locks", `const wrote = await this.write(key, next, revision);
-        if (wrote.unknown)`, `const again = await this.store.read("state", key);
-        const wrote = await this.write(key, next, again.revision);
-        if (wrote.unknown)`, "", "read-again X-1"},
+	{"writes a lock at a revision that it reads again", "locks", `const wrote = await this.write(key, step.next, revision);`, `const wrote = await this.write(key, step.next, (await this.store.read("state", key)).revision);`, "", "read-again X-1"},
 	{"moves the watermark at a revision that it reads again", "producer", `value, found.revision, {`, `value, (await this.store.readAny("state", "watermark")).revision, {`, "", "read-again P-5"},
 
 	// What the minimal worker leaves to others.

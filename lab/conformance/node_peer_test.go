@@ -25,7 +25,7 @@ func TestJavaScriptPassesThePeer(t *testing.T) {
 func TestTheMinimalWorkerPassesThePeer(t *testing.T) {
 	t.Parallel()
 	left := []string{
-		"guarded", "lock-lost", "lock-unclaimed", "lock-places", "lock-moves", "lock-replaces", "lock-replaces-dead", "lock-replaces-retrying", "lock-replaces-late", "lock-not-on-time", "lock-renewed", "foreign-lock", "lock-2", "follows", "follows-again", "follows-two", "alert", "timer", "publication-unanswered", "removed", "cut-off", "away", "newer-zone", "definition-2", "registry-unseen", "watermark-ahead", "watermark-2",
+		"guarded", "lock-stands", "lock-look", "lock-line-again", "lock-calls", "lock-displaced", "lock-leaves", "lock-lost", "lock-skips", "lock-places", "lock-moves", "lock-replaces", "lock-replaces-dead", "lock-replaces-retrying", "lock-replaces-late", "lock-not-on-time", "lock-renewed", "foreign-lock", "lock-2", "follows", "follows-again", "follows-two", "alert", "timer", "publication-unanswered", "removed", "cut-off", "away", "newer-zone", "definition-2", "registry-unseen", "watermark-ahead", "watermark-2",
 		"future-t", "silent-t", "ghost-t", "wrong-clock", "wrong-clock-slow", "events-unanswered", "trigger", "trigger-later", "trigger-large",
 	}
 	if found := peer.Named(left...); len(found) != len(left) {

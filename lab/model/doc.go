@@ -85,23 +85,27 @@
 //
 // The test explores another small world in the same way. It has two slots of one job that must not
 // run at the same time, the job's lock, and two workers, each of which may hold the messages of both
-// slots. core.Decide, core.Complete, core.NewEntrant, Lock.Enter and Lock.Leave make the decisions.
+// slots. core.Decide, core.Complete, core.NewEntrant and the methods of core.Lock make the decisions.
 // The test assumes what the first world shows: the claim of a live worker stands, and a worker that
 // ends does so at once, with its handler. In this world,
 //
 //   - a write of the lock or of a record lands at any time or never, even long after its writer
-//     ended; its answer comes at any later time, or never;
-//   - a worker reads the lock, or uses it as its own last write left it, which may be long ago;
+//     ended;
+//   - a worker reads the lock, or uses it as it last read or wrote it, which may be long ago;
 //     the worker may sleep between any two steps;
-//   - messages come at any time, any number of times, whether or not the slot's record was read
-//     first; a parked slot asks for the lock again at any time, or is released;
-//   - a worker crashes at any step, even between the write of the outcome and that of the lock.
+//   - messages come at any time, any number of times, to both workers, whether or not the slot's
+//     record was read first;
+//   - a slot that finds no place writes its record, then its entry in the line, and then looks at the
+//     lock again; a worker that frees a place calls the first slot, then publishes its message, and
+//     then looks at the line once more if it was empty;
+//   - a worker crashes at any step, and the sweep publishes messages;
+//   - an operator cancels a slot that has no owner, and reopens one that failed.
 //
 // The test checks in each state: a handler runs only while its slot has the lock's only place, and
-// its claim. If no worker dies any more, both slots can get their outcomes, whatever was left in the
-// lock. Eight mutants each break one of these. The overlap policy is queue, skip or latest. Not
-// modelled are the policy replace, more than one place, more than two slots, a full lock, edits,
-// and calls that wake a parked slot.
+// its claim; and no state is quiet while a slot has no outcome, or holds a place. Without crashes that
+// holds without the sweep. Each mutant breaks one of these. The overlap policy is queue, skip or latest.
+// The worlds are explored to a depth. Not modelled are the policy replace, more than one place, more than
+// two slots, several requests in one write, entries that were read ahead, times, shards and edits.
 //
 // # Decisions
 //

@@ -1,41 +1,49 @@
 package model
 
 import (
-	"fmt"
-	"slices"
-	"time"
-
 	"github.com/cronce-io/cronce/internal/core"
-	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/job"
 )
 
 const (
 	besideEachOther = "two slots run beside each other"
 	withoutPlace    = "a handler runs without a place"
+	outOfRoom       = "the world is too small"
 )
 
 // lockMutation breaks the rules of the lock in one way.
 type lockMutation struct {
-	deadFrees     bool // a slot whose owner is dead loses its place
-	writeAnywhere bool // the lock is written without a revision
-	leaveAnywhere bool // a slot is taken out of the lock by a write without a revision
-	noAnswer      bool // a slot has its place before the write of the lock is answered
-	neverLearns   bool // no worker notices that a holder has ended
-	leaveEarly    bool // a slot leaves the lock before its outcome is written
-	claimFirst    bool // a slot is claimed before it has a place
-	goneFrees     bool // a slot without a record loses its place
+	writeAnywhere  bool // the lock is written without a revision
+	noAnswer       bool // a slot has its place before the write of the lock is answered
+	leaveEarly     bool // a slot leaves the lock before its outcome is written
+	claimFirst     bool // a slot is claimed before it has a place
+	deadFrees      bool // a holder whose owner is dead counts as ended
+	oldStay        bool // a slot that was reopened goes on in its old stay
+	trustsMemory   bool // a remembered lock grants a place without a write
+	ownOnly        bool // a worker does not take a slot out whose place names another node
+	foundBefore    bool // a worker that finds an outcome does not read the record after the lock
+	noLook         bool // a slot that stands in the line does not look at the lock again
+	noLookAgain    bool // the line is not looked at again after a write that says it is empty
+	entryFirst     bool // the entry is put into the line before the record is written
+	forgetsHolder  bool // a slot that was called while it stood is not noticed
+	leavesNothing  bool // a slot that ended without having asked the lock does not leave
+	passedUnsent   bool // a slot that has to end is called after the write that passes its entry
+	sweepTrusts    bool // the sweep looks only at the lines of locks that say that slots wait
+	sweepNoHolders bool // the sweep offers no slot that holds a place
 }
 
 // locking makes the steps of the world with a lock.
 type locking struct {
 	policy   job.Overlap
 	attempts int
+
+	crashes          bool  // workers crash, and the sweep works
+	cancels, reopens uint8 // what the operator does
+
 	lockMutation
 	verdict
 
 	decisions map[decision]answer
-	entries   map[entrant]entry
 	emit      func(label string, next queue, live bool)
 }
 
@@ -44,37 +52,26 @@ type decision struct {
 	seen  slot
 	place placed
 	self  uint8
+	again bool
 	dead  bool
 }
 
-type entrant struct {
-	n     int
-	lock  lock
-	seen  slot
-	ended uint8 // the slots that have ended, as the ledger says
-}
-
-type entry struct {
-	next  lock
-	place placed
-	asked bool
-}
-
 func newLocking(policy job.Overlap, attempts int) *locking {
-	return &locking{policy: policy, attempts: attempts, decisions: map[decision]answer{}, entries: map[entrant]entry{}}
+	return &locking{policy: policy, attempts: attempts, decisions: map[decision]answer{}}
 }
 
 func (m *locking) start() (q queue) {
 	for n := range q.msg {
-		q.msg[n] = true
+		q.msg[n], q.fresh[n] = 1, true
 	}
+	q.cancels, q.reopens = m.cancels, m.reopens
 	return q
 }
 
-// ended reports whether every slot has its outcome, and no message is left.
+// ended reports whether every slot has its outcome, no message is left, and no slot holds a place.
 func (m *locking) ended(q queue) bool {
 	for n := range q.slot {
-		if q.msg[n] || !q.slot[n].final() {
+		if q.msg[n] != 0 || !q.slot[n].final() || q.lock.holds(n) {
 			return false
 		}
 	}
@@ -85,43 +82,72 @@ func (m *locking) check(q queue) {
 	acting := 0
 	for n := range q.slot {
 		for i := range q.w {
-			if q.w[i].duty[n].step != handles {
+			if q.w[i].duty[n].step != handles || q.slot[n].state != running || q.slot[n].node != uint8(i) {
 				continue
 			}
 			acting++
-			if q.slot[n].state != running || q.slot[n].node != uint8(i) {
-				m.violate(actsBeside)
-			}
 			if !q.lock.holds(n) {
 				m.violate(withoutPlace)
 			}
 		}
-		if !q.msg[n] && !q.slot[n].final() {
+		if s := q.slot[n]; q.msg[n] == 0 && !s.final() && s.state != standing && !m.crashes && !q.called(n) {
 			m.violate(ackedEarly)
 		}
 	}
 	if acting > 1 {
 		m.violate(besideEachOther)
 	}
+	if m.stuck(&q) {
+		m.violate(noWayOut)
+	}
+}
+
+// called reports whether a worker is about to publish a message of the slot.
+func (q *queue) called(n int) bool {
+	return (q.w[0].turn.calls|q.w[1].turn.calls)&(1<<n) != 0
 }
 
 func (m *locking) then(label string, q queue, live bool, change func(*queue)) {
 	change(&q)
+	for i := range q.w {
+		for n := range q.slot {
+			m.settle(&q, i, n)
+		}
+	}
 	q.same()
 	m.emit(label, q, live)
+}
+
+// settle makes the steps of a worker that concern nobody else: it decides. Their order does not matter.
+func (m *locking) settle(q *queue, i, n int) {
+	for q.w[i].duty[n].step == looked && m.decide(q, i, n) {
+	}
+	d := &q.w[i].duty[n]
+	switch d.step {
+	case puts, stood, looks, leaves, isLeaving, acks: // what the worker does not need any more
+		write := slot{}
+		if m.entryFirst {
+			write = d.write
+		}
+		*d = duty{step: d.step, took: d.took, again: d.again, own: d.own, holds: d.holds, entry: d.entry, write: write, last: m.entryFirst && d.last}
+	}
 }
 
 func (m *locking) successors(q queue, emit func(label string, next queue, live bool)) {
 	m.emit = emit
 	m.lates(q)
+	m.operate(q)
 	for i := range q.w {
-		if q.w[i] != (porter{}) {
+		if m.crashes && q.w[i] != (porter{}) {
 			m.then("crash", q, false, func(q *queue) { q.crash(i) })
 		}
-		m.lockWrite(q, i)
+		m.turn(q, i)
 		for n := range q.slot {
 			m.work(q, i, n)
 		}
+	}
+	if m.crashes {
+		m.sweep(q)
 	}
 }
 
@@ -138,314 +164,215 @@ func (m *locking) lates(q queue) {
 	}
 }
 
-// lockWrite stores the worker's write of the lock, and then answers it.
-func (m *locking) lockWrite(q queue, i int) {
-	t := q.w[i].turn
-	if !t.under {
-		return
-	}
-	if !t.landed {
-		m.then("a lock is written", q, true, func(q *queue) {
-			w := &q.w[i]
-			w.turn.landed = true
-			q.putLock(t.next, m.writeAnywhere)
-			w.turn.last = true
-		})
-		return
-	}
-	m.then("a lock is answered", q, true, func(q *queue) {
-		w := &q.w[i]
-		w.memory, w.remembers, w.current, w.turn = t.next, true, t.last, turn{}
-		switch d := &w.duty[t.slot]; d.step {
-		case asks:
-			d.step, d.place = looked, t.place
-		case isLeaving:
-			*d = duty{}
+// operate makes the steps of an operator, who cancels a slot that has no owner and reopens one that failed.
+func (m *locking) operate(q queue) {
+	for n, s := range q.slot {
+		if q.cancels > 0 && (s.state == standing || s.state == retrying) {
+			m.then("cancelled", q, false, func(q *queue) {
+				q.cancels--
+				q.put(n, slot{state: failed, attempt: s.attempt})
+				if q.lock.holds(n) && !q.offer(n) {
+					m.violate(outOfRoom)
+				}
+			})
 		}
-	})
+		if q.reopens > 0 && s.state == failed {
+			m.then("reopened", q, false, func(q *queue) {
+				q.reopens--
+				q.put(n, slot{state: retrying, node: operator, attempt: s.attempt})
+				if !q.offer(n) {
+					m.violate(outOfRoom)
+				}
+			})
+		}
+	}
+}
+
+// sweep publishes messages.
+func (m *locking) sweep(q queue) {
+	for _, n := range m.offers(&q) {
+		m.then("offered by the sweep", q, true, func(q *queue) { q.offer(n) })
+	}
+}
+
+// offers returns the slots for which the sweep publishes a message: they have none, and hold a place, have
+// begun, or stand first in the line beside a free place.
+func (m *locking) offers(q *queue) (all []int) {
+	for n, s := range q.slot {
+		owned := s.state == running && s.node < gone
+		if q.msg[n] == 0 && !owned && (q.lock.holds(n) && !m.sweepNoHolders || s.state == retrying || s.state == running) {
+			all = append(all, n)
+		}
+	}
+	if q.lock.holders() > 0 || m.sweepTrusts && !q.lock.waiting {
+		return all
+	}
+	for _, e := range q.line[q.lock.line:] {
+		if e != 0 && q.slot[e-1].state == standing {
+			if q.msg[e-1] == 0 {
+				all = append(all, int(e-1))
+			}
+			return all
+		}
+	}
+	return all
+}
+
+// stuck reports whether nothing happens any more although a slot has no outcome, or holds a place.
+func (m *locking) stuck(q *queue) bool {
+	for i := range q.w {
+		if q.w[i].turn.phase != idleTurn || q.w[i].duty != [maxSlots]duty{} {
+			return false
+		}
+	}
+	return q.msg == [maxSlots]uint8{} && !q.isLate && q.late == [maxSlots]slot{} && !m.ended(*q) && (!m.crashes || len(m.offers(q)) == 0)
 }
 
 // work makes the steps of worker i that concern slot n.
 func (m *locking) work(q queue, i, n int) {
 	d := q.w[i].duty[n]
+	free := q.w[i].turn.phase == idleTurn
 	switch d.step {
 	case away:
 		m.deliver(q, i, n)
 	case looked:
-		m.decide(q, i, n)
-	case parked:
-		m.then("its turn may have come", q, true, func(q *queue) { q.look(i, n) })
-		m.then("a parked slot is given back", q, false, func(q *queue) { q.w[i].duty[n] = duty{} })
+		if free {
+			m.then("asks for a place", q, true, func(q *queue) { m.ask(q, i, n, asks) })
+		}
 	case claims, completes:
 		m.answer(q, i, n)
+	case puts:
+		m.then("an entry is put", q, true, func(q *queue) {
+			d, room := &q.w[i].duty[n], false
+			if d.entry, room = q.put1(n); !room {
+				m.violate(outOfRoom)
+			}
+			d.step = stood
+			switch {
+			case m.entryFirst:
+				d.step = claims
+			case m.noLook:
+				d.step = acks
+			}
+		})
+	case stood:
+		if free {
+			m.then("looks at the lock again", q, true, func(q *queue) { m.ask(q, i, n, looks) })
+		}
 	case handles:
 		for _, res := range []core.Result{{}, {Err: errAgain}} {
 			m.then("the handler ends", q, true, func(q *queue) {
 				d := &q.w[i].duty[n]
 				d.step, d.write = completes, m.complete(n, q.slot[n], res)
 				if m.leaveEarly {
-					q.putLock(m.left(q.lock, n), false)
+					l := q.lock
+					l.place[n] = 0
+					q.putLock(l, false)
 				}
 			})
 		}
 	case leaves:
-		if !q.w[i].turn.under {
-			m.then("a place is left", q, true, func(q *queue) { m.leave(q, i, n) })
+		if free {
+			m.then("leaves its place", q, true, func(q *queue) { m.ask(q, i, n, isLeaving) })
+		}
+	case acks:
+		m.then("acked", q, true, func(q *queue) { q.ack(i, n) })
+	}
+}
+
+func (q *queue) ack(i, n int) {
+	d := &q.w[i].duty[n]
+	q.msg[n] &^= 1 << d.took
+	*d = duty{}
+}
+
+// deliver delivers a message. At a first delivery the worker does not read the record.
+func (m *locking) deliver(q queue, i, n int) {
+	for b := range uint8(maxOffers + 1) {
+		switch {
+		case q.msg[n]&(1<<b) == 0:
+		case b == 0 && q.fresh[n]:
+			m.then("delivered", q, true, func(q *queue) {
+				q.fresh[n] = false
+				q.w[i].duty[n] = duty{step: looked, last: q.slot[n].state == nothing}
+			})
+		default:
+			m.then("delivered again", q, true, func(q *queue) {
+				q.w[i].duty[n] = duty{step: looked, seen: q.slot[n], last: true, took: b, again: true}
+			})
 		}
 	}
 }
 
-// look reads the record at the leader.
-func (q *queue) look(i, n int) {
-	q.w[i].duty[n] = duty{step: looked, seen: q.slot[n], last: true}
-}
-
-// deliver delivers the message. At a first delivery the worker does not read the record.
-func (m *locking) deliver(q queue, i, n int) {
-	if !q.msg[n] {
-		return
-	}
-	m.then("delivered again", q, true, func(q *queue) { q.look(i, n) })
-	m.then("delivered", q, true, func(q *queue) {
-		q.w[i].duty[n] = duty{step: looked, last: q.slot[n].state == nothing}
-	})
-}
-
-func (m *locking) decide(q queue, i, n int) {
-	d := q.w[i].duty[n]
-	ask := decision{n: n, seen: d.seen, place: d.place, self: uint8(i)}
+// decide decides about a slot. It returns false if the slot has to ask for a place first.
+func (m *locking) decide(q *queue, i, n int) bool {
+	d := &q.w[i].duty[n]
+	ask := decision{n: n, seen: d.seen, place: d.place, self: uint8(i), again: d.took > 0}
 	a := m.decision(ask)
 	if a.action == core.Prove {
 		if d.seen.node != gone {
-			m.then("its owner lives", q, true, func(q *queue) { q.w[i].duty[n] = duty{} })
-			return
+			*d = duty{} // its owner lives
+			return true
 		}
 		ask.dead = true
 		a = m.decision(ask)
 	}
 	switch a.action {
-	case core.Ack:
-		m.then("acknowledged", q, true, func(q *queue) { q.msg[n] = false; q.w[i].duty[n] = duty{} })
-	case core.Wait:
-		m.then("parked", q, true, func(q *queue) { q.w[i].duty[n] = duty{step: parked} })
 	case core.Enter:
-		if !q.w[i].turn.under {
-			m.then("asks for a place", q, true, func(q *queue) { m.enter(q, i, n) })
+		return false
+	case core.Ack:
+		if d.step = acks; d.again || d.holds {
+			d.step = leaves
+		}
+	case core.Stand:
+		switch {
+		case a.stored:
+			d.step = puts
+		case !d.last:
+			d.refused(q.slot[n])
+		case m.entryFirst:
+			d.step, d.write = puts, a.slot
+		default:
+			d.step, d.write, d.seen = claims, a.slot, slot{}
 		}
 	case core.Start, core.End:
-		m.then("claims", q, true, func(q *queue) {
-			d := &q.w[i].duty[n]
-			if !d.last {
-				*d = duty{} // a conflict: a later delivery decides again
-				return
-			}
-			d.step, d.write, d.place, d.seen = claims, a.slot, unasked, slot{}
-		})
-	}
-}
-
-// enter asks for a place in the lock, as the worker remembers it, or else as it is.
-func (m *locking) enter(q *queue, i, n int) {
-	w := &q.w[i]
-	d, view, current := &w.duty[n], q.lock, true
-	if w.remembers {
-		view, current = w.memory, w.current
-	}
-	e := m.entry(entrant{n, view, d.seen, m.over(q)})
-	if e.asked && w.remembers {
-		w.forget()
-		view, current = q.lock, true
-		e = m.entry(entrant{n, view, d.seen, m.over(q)})
-	}
-	switch {
-	case e.next == view:
-		d.place = e.place
-	case !current && !m.writeAnywhere:
-		w.forget() // a conflict
-	default:
-		d.step = asks
-		w.turn = turn{under: true, slot: uint8(n), next: e.next, place: e.place, last: true}
-		if m.noAnswer {
-			d.step, d.place = looked, e.place
+		if !d.last {
+			d.refused(q.slot[n])
+			return true
 		}
-	}
-}
-
-// over returns the slots that have ended, as the ledger's leader says.
-func (m *locking) over(q *queue) (ended uint8) {
-	for n, s := range q.slot {
-		switch {
-		case s.final() && !m.neverLearns,
-			m.deadFrees && s.state == running && s.node == gone,
-			m.goneFrees && s.state == nothing:
-			ended |= 1 << n
-		}
-	}
-	return ended
-}
-
-func (m *locking) leave(q *queue, i, n int) {
-	w := &q.w[i]
-	view, current := q.lock, true
-	if w.remembers {
-		view, current = w.memory, w.current
-	}
-	next := m.left(view, n)
-	switch {
-	case next == view:
-		w.duty[n] = duty{}
-	case !current && !m.leaveAnywhere:
-		w.forget()
-	case m.leaveAnywhere:
-		q.putLock(next, false)
-		w.duty[n] = duty{}
+		d.step, d.write, d.seen = claims, a.slot, slot{}
+		d.own = d.place == held
 	default:
-		w.duty[n].step = isLeaving
-		w.turn = turn{under: true, slot: uint8(n), next: next, last: true}
+		panic(a.action)
 	}
+	return true
 }
 
-// answer stores a write of the ledger, and then answers it.
+// answer stores a write of the ledger, and answers it. The first world shows that a claim whose answer
+// comes late is no danger.
 func (m *locking) answer(q queue, i, n int) {
-	d := q.w[i].duty[n]
-	switch {
-	case !d.landed && !d.last:
-		m.then("a completion is refused", q, true, func(q *queue) { q.w[i].duty[n] = duty{} })
-	case !d.landed:
-		m.then("a write lands", q, true, func(q *queue) {
-			d := &q.w[i].duty[n]
-			d.landed = true
-			q.put(n, d.write)
-			d.last = true
-		})
-	case d.write.final():
-		m.then("an outcome is answered", q, true, func(q *queue) {
-			q.msg[n] = false
-			q.w[i].duty[n] = duty{step: leaves}
-		})
-	case d.step == claims && d.last:
-		m.then("a claim is won", q, true, func(q *queue) { q.w[i].duty[n] = duty{step: handles, last: true} })
-	default:
-		m.then("given back", q, true, func(q *queue) { q.w[i].duty[n] = duty{} })
+	if !q.w[i].duty[n].last {
+		m.then("a write is refused", q, true, func(q *queue) { q.w[i].duty[n].refused(q.slot[n]) })
+		return
 	}
-}
-
-// The functions below apply the rules of package core to the states of this world. The clock stands still.
-
-func (m *locking) job() *plans.Entry {
-	return &plans.Entry{Definition: plans.Definition{Job: job.Job{Name: "report", Retry: job.Retry{Attempts: m.attempts}, Overlap: m.policy}}}
-}
-
-func (m *locking) delivery(n int) core.Delivery {
-	s := slotAt(int64(n))
-	return core.Delivery{Message: core.Message{Slot: s, Due: s.At}, Queue: "default", Published: s.At, Count: 1}
-}
-
-func (m *locking) view(n int, seen slot, self uint8) core.View {
-	v := core.View{Now: epoch.Add(time.Hour), Self: nodeName(self), Horizon: job.DefaultHorizon, Entry: m.job(), Handles: true, Revision: 1}
-	if seen.state != nothing {
-		rec := m.record(n, seen)
-		v.Record = &rec
-	}
-	return v
-}
-
-func (m *locking) record(n int, s slot) job.Record {
-	r := newRules(m.attempts)
-	rec := r.record(s)
-	rec.Slot = slotAt(int64(n))
-	return rec
-}
-
-func (m *locking) complete(n int, s slot, res core.Result) slot {
-	s.state = running
-	return abstract(core.Complete(m.record(n, s), 1, epoch.Add(time.Hour), job.DefaultHorizon, res))
-}
-
-var placeOf = map[placed]core.AdmissionKind{unasked: core.AdmissionUnasked, held: core.AdmissionGranted, waits: core.AdmissionQueued, barred: core.AdmissionSkipped}
-
-func (m *locking) decision(q decision) answer {
-	if a, known := m.decisions[q]; known {
-		return a
-	}
-	v := m.view(q.n, q.seen, q.self)
-	v.OwnerDead, v.Admission.Kind = q.dead, placeOf[q.place]
-	if m.claimFirst {
-		v.Admission.Kind = core.AdmissionGranted
-	}
-	s := core.Decide(m.delivery(q.n), v)
-	a := answer{action: s.Action}
-	if s.Action == core.Start || s.Action == core.End {
-		if s.Record.State == job.Skipped {
-			s.Record.State = job.Failed // an outcome, and no run
-		}
-		a.slot = abstract(s.Record)
-	}
-	m.decisions[q] = a
-	return a
-}
-
-func (m *locking) entry(q entrant) entry {
-	if e, known := m.entries[q]; known {
-		return e
-	}
-	e, ended := entry{}, map[job.Slot]bool{}
-	for {
-		next, place, ask := m.lock(q.lock).Enter(core.NewEntrant(m.delivery(q.n), m.view(q.n, q.seen, 0)), ended)
-		if len(ask) == 0 {
-			e.next = m.unlock(next)
-			for p, kind := range placeOf {
-				if kind == place.Kind {
-					e.place = p
-				}
+	m.then("a write lands", q, true, func(q *queue) {
+		d := &q.w[i].duty[n]
+		d.landed = true
+		q.put(n, d.write)
+		d = &q.w[i].duty[n]
+		switch {
+		case d.write.final():
+			if d.step = acks; d.own || d.again && !m.leavesNothing {
+				d.step = leaves
 			}
-			break
+		case d.write.state == standing:
+			if d.step = puts; m.entryFirst {
+				d.step = stood
+			}
+		case d.step == claims:
+			*d = duty{step: handles, last: true, own: true, took: d.took, again: d.again}
+		default:
+			*d = duty{} // the attempt has failed, and the message is given back
 		}
-		e.asked = true
-		for _, a := range ask {
-			ended[a.Slot] = q.ended&(1<<index(a.Slot)) != 0
-		}
-	}
-	m.entries[q] = e
-	return e
-}
-
-func (m *locking) left(l lock, n int) lock {
-	next, _ := m.lock(l).Leave(slotAt(int64(n)), 1)
-	return m.unlock(next)
-}
-
-func index(s job.Slot) int { return int(s.At.Sub(epoch) / time.Minute) }
-
-func (m *locking) lock(l lock) core.Lock {
-	var full core.Lock
-	for n := range maxSlots {
-		one := core.NewEntrant(m.delivery(n), m.view(n, slot{}, 0)).LockSlot
-		if l.holds(n) {
-			full.Holders = append(full.Holders, one)
-		}
-		if l.waiting&(1<<n) != 0 {
-			full.Waiting = append(full.Waiting, one)
-		}
-	}
-	if l.newest > 0 {
-		full.Newest = slotAt(int64(l.newest - 1)).At
-	}
-	return full
-}
-
-func (m *locking) unlock(full core.Lock) (l lock) {
-	for _, h := range full.Holders {
-		l.holders |= 1 << index(h.Slot)
-	}
-	for _, h := range full.Waiting {
-		l.waiting |= 1 << index(h.Slot)
-	}
-	if !full.Newest.IsZero() {
-		l.newest = uint8(index(job.Slot{At: full.Newest})) + 1
-	}
-	if !slices.IsSortedFunc(full.Waiting, func(a, b core.LockSlot) int { return a.At.Compare(b.At) }) {
-		panic(fmt.Sprintf("those that wait are not in order: %+v", full))
-	}
-	return l
+	})
 }

@@ -26,6 +26,7 @@ type question struct {
 type answer struct {
 	action core.Action
 	slot   slot
+	stored bool // see core.Decision.Stored
 }
 
 func newRules(attempts int) *rules {
@@ -35,8 +36,8 @@ func newRules(attempts int) *rules {
 var (
 	theSlot  = job.NewSlot("report", epoch)
 	theTime  = epoch.Add(time.Second)
-	stateOf  = map[slotState]job.State{running: job.Running, retrying: job.Retrying, succeeded: job.Succeeded, failed: job.Failed}
-	slotOf   = map[job.State]slotState{job.Running: running, job.Retrying: retrying, job.Succeeded: succeeded, job.Failed: failed}
+	stateOf  = map[slotState]job.State{running: job.Running, retrying: job.Retrying, standing: job.Waiting, succeeded: job.Succeeded, failed: job.Failed}
+	slotOf   = map[job.State]slotState{job.Running: running, job.Retrying: retrying, job.Waiting: standing, job.Succeeded: succeeded, job.Failed: failed}
 	errAgain = errors.New("again")
 )
 

@@ -44,6 +44,7 @@ const (
 	nothing slotState = iota
 	running
 	retrying
+	standing // only in the world of the lock: it waits in its job's line
 	succeeded
 	failed
 )

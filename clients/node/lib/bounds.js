@@ -80,7 +80,7 @@ const job = {
 const attempt = {
   attempt: whole(0, claims), node: word, started: instant, ...optionals({ fence: revision, finished: instant, error: cut(4096), output: cut(131_072) }),
 };
-const held = { id: text(), at: instant, since: instant, on_time: optional(flag) };
+const held = { id: text(), at: instant, since: instant, ...optionals({ on_time: flag, node: word }) };
 const named = (what) => (v) => checkName(what, v ?? "");
 
 const members = {
@@ -88,13 +88,13 @@ const members = {
     id: text(), queue: text(), state: text(), attempt: whole(0, claims), node: word, nonce: word,
     ...optionals({
       attempts: (v, name) => list(object(attempt))(Array.isArray(v) ? v.slice(-200) : v, name),
-      max_attempts: whole(0, claims), start_by: instant, job_revision: revision, due: instant, published: instant, publisher: word, event: flag,
+      max_attempts: whole(0, claims), start_by: instant, on_time: flag, job_revision: revision, due: instant, published: instant, publisher: word, event: flag,
       payload: text(), retry_at: instant, finished: instant, error: cut(4096), shards: whole(0, 256), output: cut(131_072), result_dropped: whole(0, counts),
       shadow: whole(0, claims), count: whole(0, counts), last: instant,
     }),
     result: any,
   },
-  lock: { job: named("job"), holders: list(object(held), 1000), nonce: word, ...optionals({ waiting: list(object(held), 100), newest: instant }) },
+  lock: { job: named("job"), holders: list(object(held), 1000), nonce: word, ...optionals({ waiting: flag, line: revision, newest: instant }) },
   node: {
     node: named("node"), state: text(), started: instant, lease: span(0, 24 * hour), producer: flag, worker: flag, running: whole(0, counts), clock_offset: span(-century, century),
     clock_error: span(0, century), tzdata: word, version: word, nonce: word,
@@ -147,7 +147,7 @@ function state(value, ...known) {
 const checks = {
   record(r, json) {
     const slot = parseSlot(r.id);
-    state(r, "running", "retrying", "succeeded", "failed", "skipped", "missed", "expired", "cancelled");
+    state(r, "waiting", "running", "retrying", "succeeded", "failed", "skipped", "missed", "expired", "cancelled");
     if (r.queue) checkName("queue", r.queue);
     if (r.shards === 1 || (r.shards && (slot.shards || slot.range))) throw new Invalid(`shards ${r.shards}: slot ${r.id} cannot be split so`);
     const base64 = (r.payload ?? "").replace(/[\r\n]/g, "");
@@ -156,7 +156,7 @@ const checks = {
     if (size > 65_536) [r.result, r.result_dropped] = [undefined, size];
   },
   lock(l) {
-    for (const { id } of [...l.holders, ...(l.waiting ?? [])]) {
+    for (const { id } of l.holders) {
       if (parseSlot(id).job !== l.job) throw new Invalid(`lock of ${l.job}: it names ${id}`);
     }
   },

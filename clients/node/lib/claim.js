@@ -14,13 +14,15 @@ const final = new Set(["succeeded", "failed", "skipped", "missed", "expired", "c
 const mostPayload = 262_144, mostClaims = 1_000_000;
 export const isFinal = (record) => final.has(record.state);
 
-// decide returns {do: "ack" | "later" | "prove" | "enter" | "start" | "end", delay, record}.
+// decide returns {do: "ack" | "later" | "prove" | "enter" | "stand" | "start" | "end", delay, record, stored}. stored says of
+// the record of a slot that is to stand in its job's line that the ledger has it.
 export function decide(d, v) {
   const record = v.record;
   if (!record) return first(d, v);
   // The worker that acks a shard must conclude the whole slot first, which this program leaves to others.
   if (isFinal(record)) return d.message.slot.shards ? unhandled(d) : { do: "ack" };
   if (record.shards) return unhandled(d); // the whole of a split slot, which is left to others
+  if (record.state === "waiting") return called(d, v);
   if (record.state === "retrying") return retry(d, v);
   if (record.node === v.self) return adopt(d, v);
   return v.ownerDead || v.disowned ? takeOver(d, v) : { do: "prove" };
@@ -89,6 +91,18 @@ function adopt(d, v) {
 }
 
 const startsTooLate = (r, v) => r.attempt === 0 && r.start_by !== undefined && certain(v) > parseInstant(r.start_by);
+
+// waitedTooLong reports whether a slot that stands in a line is too old to be started.
+export const waitedTooLong = (record, v) => !v.implausible && (toMs(certain(v) - begunBy(record)) > v.horizon || startsTooLate(record, v));
+
+// called decides about a slot that has stood in its job's line. Before, it had passed the checks of first.
+function called(d, v) {
+  const { record } = v, tried = (record.attempts ?? []).length > 0;
+  if (tooOld(d, v)) return aged(d, v, tried ? "failed" : "expired", `older than the horizon of ${formatDuration(v.horizon)}`);
+  if (!v.entry && !tried) return end(d, v, "cancelled", "job deleted");
+  if (startsTooLate(record, v)) return aged(d, v, "expired", "not started within its deadline");
+  return v.handles ? claim(d, v, record.attempt + 1) : unhandled(d);
+}
 
 function retry(d, v) {
   const wait = untilRetry(v);
@@ -222,7 +236,7 @@ function claim(d, v, attempt) {
   if (d.message.slot.shards) return unhandled(d); // this program leaves split slots to others
   if (!v.entry) return unhandled(d); // the job was deleted after the first claim, so its lock is not known
   if (guarded(v.entry.job) && v.place?.kind !== "held") return unplaced(d, v);
-  const { retry_at, error, output, ...record } = recordOf(d, v);
+  const { retry_at, error, output, on_time, ...record } = recordOf(d, v);
   if (output && record.attempts?.length) record.attempts = record.attempts.with(-1, { ...record.attempts.at(-1), output });
   record.max_attempts ||= v.entry.job.attempts;
   const by = v.record ? undefined : startBy(d, v.entry);
@@ -262,11 +276,25 @@ function quotedIn(text, most) {
 
 function unplaced(d, v) {
   switch (v.place?.kind) {
-    case "waits": case "crowded": return { do: "later", delay: 1000 };
+    case "waits": return stand(d, v);
     case "skipped": return end(d, v, "skipped", `slot ${v.place.inWay} was in its way (overlap: ${v.entry.job.overlap})`);
     case "cancelled": return end(d, v, "cancelled", `replaced by ${v.place.inWay}`);
     default: return { do: "enter" };
   }
+}
+
+// stand puts the slot into its job's line: its record is written first, and then its entry. The record of a slot that was
+// offered again is written anew, so that its entry has a message ID of its own.
+function stand(d, v) {
+  if (v.record?.state === "waiting" && !d.message.offer) return { do: "stand", record: v.record, stored: true };
+  const { retry_at, on_time, ...record } = recordOf(d, v), by = v.record || !v.entry ? undefined : startBy(d, v.entry);
+  return { do: "stand", record: { ...record, ...(by !== undefined && { start_by: formatInstant(by) }), ...(isOnTime(d, v) && { on_time: true }), state: "waiting", node: v.self } };
+}
+
+// isOnTime reports whether a slot was published on time and has not begun.
+export function isOnTime({ message: m }, { record }) {
+  if (record) return record.state === "waiting" && Boolean(record.on_time);
+  return !(m.caughtUp || m.backfill || m.offer || m.slot.token !== undefined);
 }
 
 // aged ends a slot because of its age. While the clock is implausible, the slot waits instead, because an
@@ -279,7 +307,7 @@ function end(d, v, state, error) {
   if (d.message.slot.shards) return unhandled(d);
   let record = recordOf(d, v);
   if (record.state === "running") record = closed(record, v.revision, v.now, error);
-  const { retry_at, ...rest } = record;
+  const { retry_at, on_time, ...rest } = record;
   return { do: "end", record: { ...rest, state, node: v.self, error: clip(error), finished: formatInstant(v.now) } };
 }
 

@@ -3,7 +3,7 @@
 // A position is {time, revision, registryTime}: every slot due up to time has been published by a producer that knew
 // the registry up to revision. The watermark is a position, and each producer has its own after each round.
 import { fromSeconds, parseDuration, toMs } from "./values.js";
-import { formatMessage } from "./message.js";
+import { formatMessage, laneOf } from "./message.js";
 import { pauseAt } from "./definition.js";
 
 const second = 1_000_000_000n;
@@ -89,5 +89,6 @@ function perShard(entry, node, slot, rest) {
 
 function message(entry, node, { at, due: dueAt }, { range, split, ...rest } = {}) {
   const slot = { job: entry.job.name, at, ...(range && { range }), ...split };
-  return { queue: entry.job.queue, job: entry.job.name, headers: formatMessage({ slot, revision: entry.revision, node, due: dueAt, ...rest }), body: entry.payload };
+  const m = { slot, revision: entry.revision, node, due: dueAt, ...rest };
+  return { queue: entry.job.queue, lane: laneOf(entry.job.queue, m), job: entry.job.name, headers: formatMessage(m), body: entry.payload };
 }

@@ -136,7 +136,7 @@ async function beside(store, own, revision, others) {
 }
 
 // stored publishes a message, and returns the acknowledgement of a stream when there is one.
-async function stored(store, subject, headers, body) {
+export async function stored(store, subject, headers, body) {
   const head = newHeaders();
   for (const [name, text] of Object.entries(headers)) head.set(name, text);
   const ack = await repeat(async () => {

@@ -35,14 +35,31 @@ function natural(get, name) {
   return Math.min(Number(text), Number.MAX_SAFE_INTEGER); // a larger revision would be recorded as one that no program can read
 }
 
+// inBulk reports whether a message goes into the bulk lane of its queue: it may be one of thousands that come at once.
+export const inBulk = (m) => !m.offer && !m.chained && Boolean(m.slot.token !== undefined || m.caughtUp || m.backfill || m.missed || m.slot.range);
+
+// laneOf returns the lane of a message in a queue, which its subject names. bulkLane is the name of the bulk lane.
+export const laneOf = (queue, m) => (inBulk(m) ? bulkLane(queue) : queue);
+export const bulkLane = (queue) => `${queue}=bulk`;
+
+// callMessages returns the messages of a slot that is called from its job's line, or that ended between two attempts.
+// revision is that of its record, from which the message IDs follow. chained is true if the slot follows from others.
+export function callMessages(record, revision, node, chained) {
+  const slot = parseSlot(record.id), m = { slot, revision: record.job_revision ?? 0, node, due: optional(record.due), event: record.event, offer: revision + 2 };
+  if (!record.shards) return [m];
+  const split = (_, i) => ({ ...m, chained, caughtUp: true, slot: { ...slot, shard: i + 1, shards: record.shards } });
+  return Array.from({ length: record.shards }, split);
+}
+
 // formatMessage returns the headers of a message, for a producer or a trigger.
 export function formatMessage(m) {
   const id = slotID(m.slot);
   const headers = {
-    "Nats-Msg-Id": id, "Cronce-Slot": id, "Cronce-Job-Revision": String(m.revision), "Cronce-Node": m.node,
+    "Nats-Msg-Id": m.offer ? `${id}/r${m.offer}` : id, "Cronce-Slot": id, "Cronce-Job-Revision": String(m.revision), "Cronce-Node": m.node,
   };
   if (m.due !== undefined) headers["Cronce-Due"] = formatInstant(m.due); // a run that is triggered for now has none
   if (m.chained) headers["Cronce-Chained"] = "1";
+  if (m.event) headers["Cronce-Event"] = "1";
   if (m.backfill) headers["Cronce-Backfill"] = "1";
   if (m.caughtUp) headers["Cronce-Caught-Up"] = "1";
   if (m.missed) headers["Cronce-Missed"] = String(m.missed);

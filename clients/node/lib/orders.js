@@ -2,7 +2,7 @@
 import { randomUUID } from "node:crypto";
 import { PermissionViolationError, headers as newHeaders } from "@nats-io/transport-node";
 import { isFinal } from "./claim.js";
-import { formatMessage } from "./message.js";
+import { bulkLane, formatMessage } from "./message.js";
 import { Invalid, parseSlot, slotID, slotKey, timerOf } from "./names.js";
 import { Store, abortAfter, backOff, pause, repeat } from "./store.js";
 import { rawMember } from "./values.js";
@@ -32,7 +32,7 @@ export async function trigger(nc, job, { key, payload, at, namespace = "cronce",
     if (!err.denied) throw err;
     return askLater(store, slot, `{"key":${JSON.stringify(slot.token)},"at":"${at.toISOString()}","by":${JSON.stringify(node)}${body === undefined ? "" : `,"payload":${body}`}}`, signal);
   });
-  else await order(store, id, `${namespace}.slot.${queue}.${job}`, { ...head, "Nats-Msg-Id": msgID, "Nats-Expected-Stream": `${namespace}_slots` }, data, signal);
+  else await order(store, id, `${namespace}.slot.${bulkLane(queue)}.${job}`, { ...head, "Nats-Msg-Id": msgID, "Nats-Expected-Stream": `${namespace}_slots` }, data, signal);
   return id;
 }
 

@@ -173,13 +173,13 @@ export class Producer {
   }
 
   // publish repeats a message until the stream has acknowledged it, or the signal aborts.
-  async publish({ queue, job, headers, body }, signal) {
+  async publish({ lane, job, headers, body }, signal) {
     const head = newHeaders();
     for (const [name, text] of Object.entries({ ...headers, "Nats-Expected-Stream": `${this.store.namespace}_slots` })) head.set(name, text);
     await repeat(async (n) => {
       if (!this.able()) return undefined;
       if (n === 4) this.log(`publish ${headers["Cronce-Slot"]}: not acknowledged yet`);
-      return (await this.store.publish(`${this.store.namespace}.slot.${queue}.${job}`, body, head)).seq;
+      return (await this.store.publish(`${this.store.namespace}.slot.${lane}.${job}`, body, head)).seq;
     }, backOff, signal);
   }
 

@@ -9,21 +9,19 @@ import { decode, rawMember } from "./values.js";
 export class Requests {
   constructor(worker) { this.worker = worker; }
 
-  // end ends a slot that a newer one replaces: it asks the owner to end it, or writes the outcome if the slot
-  // has no owner.
+  // end ends a slot that a newer one replaces: it asks the owner to end it, or writes the outcome if the slot has no owner.
+  // Then it publishes the slot's message, for the worker that takes the slot out of its lock.
   async end(record, revision, by) {
     if (record.state === "running") {
       const request = JSON.stringify({ v: 1, id: record.id, fence: revision, replaced: true, by });
-      const answer = await this.ask(record.node, request, 2000).catch(() => undefined);
-      if (answer) return;
-      const { dead, fenced } = await this.worker.node.dead(record.node);
-      if (fenced) this.worker.emit("fenced", { peer: record.node });
-      if (!dead) return;
+      return void (await this.ask(record.node, request, 2000).catch(() => {}));
     }
     const slot = parseSlot(record.id), v = { record, revision, now: this.worker.node.now(), self: this.worker.node.name };
     const outcome = cancelled({ message: { slot } }, v, `replaced by ${by}`);
     const { won } = await this.worker.put(slotKey(slot), outcome, revision);
-    if (won) this.worker.emit("cancelled", { ...about(outcome, fenceOf(outcome, won)), error: outcome.error });
+    if (!won) return;
+    this.worker.emit("cancelled", { ...about(outcome, fenceOf(outcome, won)), error: outcome.error });
+    await this.worker.locks.publishCalls([{ record: outcome, revision: won }], this.worker.registry.entries.get(slot.job));
   }
 
   // ask sends a request to a node. The node may not be permitted to publish to any other reply subject.
@@ -32,12 +30,12 @@ export class Requests {
     return nc.request(`${namespace}.node.${node}.cancel`, request, { timeout, noMux: true, reply: `${namespace}.reply.${randomUUID()}` });
   }
 
-  // disowns reports whether the owner of a record says that it does not hold the claim. Without an answer, it
-  // returns old: whether the slot is too old to be started.
+  // disowns reports whether the owner of a record says that it does not hold the claim. No answer proves nothing. old says
+  // whether the slot is too old to be started: then an attempt whose context has ended counts as given up.
   async disowns(record, revision, old) {
     const request = JSON.stringify({ v: 1, id: record.id, claim: revision });
     const answer = await this.ask(record.node, request, 1000).then((m) => decode(m.string())).catch(() => undefined);
-    if (!answer || answer.error || typeof answer.holds !== "boolean") return old;
+    if (!answer || answer.error || typeof answer.holds !== "boolean") return false;
     return !answer.holds || (old && Boolean(answer.ended));
   }
 

@@ -5,11 +5,13 @@ import { complete, decide, fenceOf, fit, isFinal, needsDefinition, outlasts, rel
 import { about, emitter } from "./event.js";
 import { follow } from "./follow.js";
 import { Locks } from "./locks.js";
-import { Contradiction, parseMessage } from "./message.js";
+import { entrant } from "./lock.js";
+import { Contradiction, bulkLane, parseMessage } from "./message.js";
 import { Invalid, slotID, slotKey } from "./names.js";
 import { Permanent, delayOf, jsonOf, outputOf, textOf } from "./handler.js";
 import { Requests } from "./requests.js";
 import { longest, pause, turn, unlimited } from "./store.js";
+import { guarded } from "./definition.js";
 import { parseDuration, toMs } from "./values.js";
 
 const headerRoom = 4096; // bytes of a message that its headers, and the nonce of its value, may take
@@ -45,6 +47,9 @@ const until = (signal) => new Promise((done) => {
   else signal.addEventListener("abort", done, { once: true });
 });
 
+// mayHold reports whether a slot that has its outcome may hold a place in its lock, although this delivery has not entered it.
+const mayHold = (d, v) => (!v.entry || guarded(v.entry.job)) && Boolean(v.record || d.count > 1 || d.message.offer);
+
 export class Worker {
   // handlers are functions async (run) => output, by the names of their jobs. places bounds the handlers that
   // run at once. inflight has the slots that were received and not settled, by this worker or by those of older
@@ -53,9 +58,10 @@ export class Worker {
     Object.assign(this, { store, node, registry, horizon, queues, handlers, places, inflight, life, log });
     this.tasks = new Set();
     this.shares = [];
+    this.standing = 0; // slots that are being put into the lines of their jobs
     this.waiting = new Set(); // is called when a place is free
     this.emit = emitter(store, node);
-    this.locks = new Locks(store, node, (record, revision, by) => this.requests.end(record, revision, by));
+    this.locks = new Locks(this, (record, revision, by) => this.requests.end(record, revision, by));
     this.requests = new Requests(this);
   }
 
@@ -65,7 +71,7 @@ export class Worker {
   // incarnation. Outcomes that are not answered are bounded too.
   get free() {
     const busy = [...this.inflight.values()].filter((h) => !h.returned).length;
-    return Math.min(this.places - busy, unrecorded * this.places - this.inflight.size);
+    return Math.min(this.places - busy, unrecorded * this.places - this.inflight.size - this.standing);
   }
 
   // release wakes what waits for a place.
@@ -89,10 +95,10 @@ export class Worker {
   // run receives slots until the signal aborts. Then it waits for running handlers, for at most grace ms.
   async run(signal, grace) {
     const cancels = this.store.nc.subscribe(`${this.store.namespace}.node.${this.node.name}.cancel`, { callback: (_, m) => this.requests.answer(m) });
-    const streams = [`${this.store.namespace}_slots`, `${this.store.namespace}_timers`];
+    const [slots, timers] = [`${this.store.namespace}_slots`, `${this.store.namespace}_timers`];
     const stop = this.stop = unlimited(AbortSignal.any([signal, this.node.signal])), over = new AbortController();
     const within = (ms) => pause(ms, over.signal); // a timer that outlives run would keep the process alive
-    const serving = Promise.all(streams.flatMap((stream) => this.queues.map((queue) => this.serve(stream, queue, stop))));
+    const serving = Promise.all(this.queues.flatMap((queue) => [[slots, queue], [slots, bulkLane(queue)], [timers, queue]].map(([stream, lane]) => this.serve(stream, queue, lane, stop))));
     await Promise.race([serving, until(stop).then(() => within(2 * asking))]); // a broker that is away answers no request
     await Promise.race([Promise.all(this.tasks), within(grace), until(this.node.signal)]);
     this.stopping = true;
@@ -102,19 +108,19 @@ export class Worker {
     cancels.unsubscribe();
   }
 
-  // serve requests messages of one consumer. asked is how many messages are requested and have not arrived, and ask is how
+  // serve requests messages of one consumer: that of a lane of a queue, which has the lane's name. asked is how many messages are requested and have not arrived, and ask is how
   // many the next request is for: twice as many as the last one, if that got all.
-  async serve(stream, queue, signal) {
+  async serve(stream, queue, lane, signal) {
     const share = { asked: 0, ask: 1 };
     this.shares.push(share);
     while (!signal.aborted) {
       try {
-        const consumer = await this.consumer(stream, queue);
+        const consumer = await this.consumer(stream, lane);
         if (!consumer) return; // a server without timers
         while (!signal.aborted) await this.fetch(consumer, queue, share, signal);
       } catch (err) {
         if (signal.aborted) return;
-        this.log(`queue ${queue}: ${err.message}`);
+        this.log(`queue ${lane}: ${err.message}`);
         await pause(1000, signal);
       }
     }
@@ -143,13 +149,13 @@ export class Worker {
     share.ask = got === ask ? 2 * ask : Math.max(1, got);
   }
 
-  async consumer(stream, queue) {
-    const subject = stream.endsWith("_timers") ? `${this.store.namespace}.timer.due.${queue}.>` : `${this.store.namespace}.slot.${queue}.>`;
+  async consumer(stream, lane) {
+    const subject = stream.endsWith("_timers") ? `${this.store.namespace}.timer.due.${lane}.>` : `${this.store.namespace}.slot.${lane}.>`;
     const manager = await jetstreamManager(this.store.nc), { info: server } = this.store.nc;
     if (!server) throw new Error("no connection");
-    const config = consumerConfig(queue, subject, this.node.lease, server.version);
+    const config = consumerConfig(lane, subject, this.node.lease, server.version);
     try {
-      const info = await manager.consumers.info(stream, queue).catch((err) => {
+      const info = await manager.consumers.info(stream, lane).catch((err) => {
         if (err.code === 10014) return add(manager.consumers, stream, config);
         throw err;
       });
@@ -158,7 +164,7 @@ export class Worker {
       if (err.code === 10059 && stream.endsWith("_timers")) return undefined;
       throw err;
     }
-    return jetstream(this.store.nc).consumers.get(stream, queue);
+    return jetstream(this.store.nc).consumers.get(stream, lane);
   }
 
   // task processes one delivery. If a read or a write fails, it requests the message again. until is when it gives up to
@@ -190,9 +196,14 @@ export class Worker {
       await this.settle(m, { nak: 1000 });
     } finally {
       clearInterval(marks);
-      this.inflight.delete(key);
-      this.release();
+      this.settled(key, mine);
     }
+  }
+
+  // settled ends that a slot is in flight.
+  settled(key, flight) {
+    if (this.inflight.get(key) === flight) this.inflight.delete(key);
+    this.release();
   }
 
   parse(m) {
@@ -224,10 +235,10 @@ export class Worker {
   // the worker must not answer.
   async work(d, key, flight) {
     const { slot } = d.message;
-    // since is when the slot's current stay in its lock began, and entered the revision of its record then.
-    let place, since, entered, ownerDead, disowned;
-    // At a first delivery, the slot enters its lock and is claimed without a read, at revision 0: if there is a record, the
-    // claim is lost. Any other decision needs the read.
+    // place is the answer of the slot's lock, and entered the revision of the slot's record then.
+    let place, entered, ownerDead, disowned;
+    // At a first delivery, the slot enters its lock, and is claimed or put into the line, without a read, at revision 0: if there
+    // is a record, the write is lost. Any other decision needs the read.
     let unread = d.count === 1 && d.message.offer === 0;
     while (this.node.trusted()) {
       const { value: record, revision } = unread ? { revision: 0 } : await this.store.read("ledger", key);
@@ -241,10 +252,11 @@ export class Worker {
         if (needsDefinition(d, v)) throw err;
       }
       const step = decide(d, v);
-      if (unread && step.do !== "start" && step.do !== "enter") { unread = false; continue; }
+      if (unread && !["start", "enter", "stand"].includes(step.do)) { unread = false; continue; }
       switch (step.do) {
         case "ack":
-          await follow(this, record, revision, d.message, v);
+          if (record) await follow(this, record, revision, d.message, v);
+          if (mayHold(d, v)) await this.locks.leave(slotID(slot), true);
           return { ack: true };
         case "later":
           return { nak: step.delay };
@@ -260,20 +272,30 @@ export class Worker {
           continue;
         }
         case "enter":
-          place = await this.locks.enter(d, v, entered === revision ? since : undefined);
-          if (!place) return undefined;
-          since = place.since ?? since;
+          place = await this.locks.enter(slot.job, entrant(d, v));
           entered = revision;
           continue;
       }
-      const wrote = await this.put(key, step.record, revision);
+      const wrote = step.stored ? { won: revision } : await this.put(key, step.record, revision);
       if (wrote.unknown) return undefined;
       if (wrote.lost) { [unread, entered, ownerDead, disowned] = [false]; continue; }
       if (v.ownerDead && step.do === "start") this.emit("takeover", { ...about(step.record, wrote.won), peer: record.node });
-      if (step.do === "end") return this.ended(step.record, wrote.won, d.message, v, since);
-      return this.attempt(d, key, flight, { record: step.record, fence: wrote.won, entry: v.entry, since });
+      if (step.do === "stand") return this.stand(d, key, flight, entrant(d, v).slot, wrote.won, place);
+      if (step.do === "end") return this.ended(step.record, wrote.won, d, v, place);
+      return this.attempt(d, key, flight, { record: step.record, fence: wrote.won, entry: v.entry, place });
     }
     return undefined;
+  }
+
+  // stand puts a slot into its job's line. The message is acked then: the worker that frees a place calls the slot with a new
+  // message, which may come to this process at once. A slot that replaces another one goes on until that has left its place.
+  async stand(d, key, flight, slot, revision, { displaces }) {
+    const { job } = d.message.slot;
+    this.standing++;
+    this.settled(key, flight);
+    await this.locks.stand(job, slot, revision).finally(() => this.standing--);
+    if (displaces && !(await this.locks.displace(job, displaces, slot.id, slot.at, this.stop ?? this.node.signal))) return { nak: 100 };
+    return { ack: true };
   }
 
   put(key, record, revision, { signal = this.node.signal, trusted = () => this.node.trusted() } = {}) {
@@ -285,17 +307,19 @@ export class Worker {
   }
 
   // ended does what follows from a record that was stored at revision without a running attempt, and returns
-  // how to settle the message. job is {entry, deleted} (follow.js).
-  async ended(record, revision, message, job, since) {
+  // how to settle the message. v is the view by which it was decided, or {record, entry}. The slot leaves its lock before the
+  // message is acked: if this worker dies first, the one that gets the message takes the slot out.
+  async ended(record, revision, d, v, place) {
     this.emit(record.state, { ...about(record, fenceOf(record, revision)), error: record.error });
     if (!isFinal(record)) return { nak: retryWait(record, this.node.now()) };
-    await this.locks.leave(record.id, since, job.entry);
-    await follow(this, record, revision, message, job);
+    await follow(this, record, revision, d.message, v);
+    const entered = place?.kind === "held";
+    if (entered || mayHold(d, v)) await this.locks.leave(record.id, !entered);
     return { ack: true };
   }
 
   // attempt runs the handler after the claim was won, and completes the slot at the revision of the claim.
-  async attempt(d, key, flight, { record, fence, entry, since }) {
+  async attempt(d, key, flight, { record, fence, entry, place }) {
     Object.assign(flight, { fence, id: record.id });
     if (!this.node.trusted()) return undefined; // the process may have slept since it sent the claim
     let outcome, life = this.node.signal; // life ends the write of the outcome
@@ -312,7 +336,7 @@ export class Worker {
     if (flight.returned) life = this.life;
     const wrote = await this.completion(key, record, outcome, fence, life);
     if (wrote.lost) this.emit("refused", { ...about(record, fence), error: "another worker has the slot" });
-    return wrote.won ? this.ended(outcome, wrote.won, d.message, { entry }, since) : undefined;
+    return wrote.won ? this.ended(outcome, wrote.won, d, { record, entry }, place) : undefined;
   }
 
   // completion writes the outcome of the claim record, until life ends. It repeats a write that the server refuses: the

@@ -2,43 +2,26 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { entrant } from "../lib/lock.js";
-import { Locks } from "../lib/locks.js";
+import { parseEntry } from "../lib/lines.js";
 
-test("a slot with a record may have been reopened since it entered its lock", () => {
-  const slot = { job: "report", token: "one" };
-  const view = { now: 0n, entry: { job: { name: "report", overlap: "queue" } } };
-  for (const [message, record, reopened] of [
-    [{ slot }, undefined, false],
-    [{ slot }, { state: "retrying", attempts: [] }, true],
-    [{ slot, backfill: true }, undefined, true],
-    [{ slot, offer: 2 }, undefined, true],
-  ]) assert.equal(Boolean(entrant({ message, published: 0n }, { ...view, record }).reoffered), reopened);
+test("a slot has begun if it has a record that does not wait, and its at is that of its first message", () => {
+  const slot = { job: "report", token: "one" }, published = 1_800_000_000_000_000_000n;
+  const view = { now: 0n, self: "n", entry: { job: { name: "report", overlap: "queue" } } };
+  for (const [record, fresh, at] of [
+    [undefined, true, "2027-01-15T08:00:00Z"],
+    [{ state: "waiting", published: "2027-01-15T07:00:00Z" }, true, "2027-01-15T07:00:00Z"],
+    [{ state: "retrying", published: "2027-01-15T07:00:00Z" }, false, "2027-01-15T07:00:00Z"],
+  ]) {
+    const e = entrant({ message: { slot }, published }, { ...view, record });
+    assert.deepEqual([e.fresh, e.slot.at, e.slot.node], [fresh, at, "n"]);
+  }
 });
 
-// locks returns the locks of a store that has these values, and the messages that they publish.
-function locks(values, end) {
-  const woken = [], store = {
-    namespace: "ns", nc: { publish: (subject, id) => woken.push(`${subject} ${id}`) },
-    async read(bucket, key) { return { value: values[`${bucket}/${key}`], revision: 1 }; },
-    async write() { return { won: 2 }; },
-  };
-  return { woken, locks: new Locks(store, { name: "n", lease: 1000, now: () => 0n, trusted: () => true }, end) };
-}
-
-test("a slot that removes others from its lock wakes those that get their places", async () => {
-  const stay = (id) => ({ id, at: "2026-11-21T07:00:00Z", since: "2026-11-21T07:00:00Z" });
-  const { woken, locks: all } = locks({
-    "state/lock.j": { v: 1, job: "j", holders: [stay("j:@1"), stay("j:@2")], waiting: [stay("j:@3"), stay("j:@4"), stay("j:@5")] },
-    "ledger/j.t.1": { state: "succeeded" }, "ledger/j.t.2": { state: "running" }, "ledger/j.t.3": { state: "retrying" }, "ledger/j.t.4": { state: "retrying" }, "ledger/j.t.5": { state: "retrying" },
-  });
-  const slot = { job: "j", token: "6" }, published = 1_800_000_000_000_000_000n;
-  const place = await all.enter({ message: { slot }, published }, { now: published, horizon: 1000, entry: { job: { name: "j", overlap: "queue", concurrency: 2 } } });
-  assert.equal(place.kind, "waits");
-  assert.deepEqual(woken, ["ns.lock.j j:@3"]);
-});
-
-test("a slot that is split is replaced by other workers", async () => {
-  const ended = [], end = (record) => ended.push(record.id);
-  for (const shards of [undefined, 2]) await locks({ "ledger/j.t.1": { id: "j:@1", state: "running", node: "", shards } }, end).locks.replace("j:@1", "j:@2");
-  assert.deepEqual(ended, ["j:@1"]);
+test("an entry that cannot be read has only its sequence", () => {
+  const entry = { v: 1, id: "j:@k", at: "2026-11-21T07:00:00Z" };
+  assert.deepEqual(parseEntry("j", JSON.stringify(entry), 7), { id: "j:@k", at: "2026-11-21T07:00:00Z", on_time: false, sequence: 7 });
+  for (const wrong of [{ ...entry, v: 2 }, { ...entry, id: "other:@k" }, { ...entry, id: "j:@k#1of2" }, { ...entry, at: "noon" }, { ...entry, on_time: "yes" }, { v: 1 }]) {
+    assert.deepEqual(parseEntry("j", JSON.stringify(wrong), 7), { sequence: 7 });
+  }
+  assert.deepEqual(parseEntry("j", "no JSON", 7), { sequence: 7 });
 });

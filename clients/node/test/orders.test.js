@@ -54,7 +54,7 @@ const none = () => ({ headers: headers() });
 const refuse = (cause) => { throw Object.assign(new Error("request failed"), { cause }); };
 
 test("trigger publishes no run that waits for longer than the duplicate window by the broker's clock", async () => {
-  for (const [now, published] of [["2026-11-26T00:01:44Z", ["cronce.slot.default.j"]], ["2026-11-26T00:02:00Z", []]]) {
+  for (const [now, published] of [["2026-11-26T00:01:44Z", ["cronce.slot.default=bulk.j"]], ["2026-11-26T00:02:00Z", []]]) {
     const nc = broker((subject) => (subject.endsWith("_slots") ? stored() : none()), now);
     assert.equal(await trigger(nc, "j", { key: "k" }), "j:@k");
     assert.deepEqual([nc.published, nc.open.size], [published, 0]);
@@ -64,7 +64,7 @@ test("trigger publishes no run that waits for longer than the duplicate window b
 test("trigger publishes a run if its login may not look for one that waits", async () => {
   const nc = broker(() => refuse(new PermissionViolationError("no", "publish", "x")));
   await trigger(nc, "j", { key: "k" });
-  assert.deepEqual(nc.published, ["cronce.slot.default.j"]);
+  assert.deepEqual(nc.published, ["cronce.slot.default=bulk.j"]);
 });
 
 test("trigger takes any timeout", async () => {
@@ -86,7 +86,7 @@ test("trigger publishes no run that was ordered a moment ago, when its job split
 // The deadline of the job and its lateness would count from the time in the past.
 test("trigger for a time that has passed by the broker's clock is due when it is ordered", async () => {
   for (const [at, subject, due] of [
-    ["2026-11-26T00:00:00Z", "cronce.slot.default.j", undefined], ["2026-11-25T00:00:00Z", "cronce.slot.default.j", undefined],
+    ["2026-11-26T00:00:00Z", "cronce.slot.default=bulk.j", undefined], ["2026-11-25T00:00:00Z", "cronce.slot.default=bulk.j", undefined],
     ["2026-11-26T00:00:00.001Z", "cronce.timer.set.j.k", "2026-11-26T00:00:00.001Z"],
   ]) {
     const nc = broker(none, "2026-11-26T00:00:00Z");

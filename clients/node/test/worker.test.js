@@ -24,7 +24,7 @@ test("a slot that ends whatever the definition says ends although the definition
     const written = [];
     const store = {
       namespace: "ns", nc: { publish() {} },
-      async read() { return { value: record, revision: record ? 3 : 0 }; },
+      async read(bucket) { return bucket === "state" ? { revision: 0 } : { value: record, revision: record ? 3 : 0 }; },
       async write(bucket, key, value) { written.push(value.state); return { won: 4 }; },
       async publish() { return { seq: 5 }; },
     };
@@ -84,7 +84,7 @@ function fake({ entry = job(), handlers = { j() {} }, node, request, ...more } =
   node = { name: "n", lease: 3000, now: () => instant, own: () => 0, clock: { error: () => 0 }, implausible: false, trusted: () => !ended.signal.aborted, signal: ended.signal, ...node };
   const store = {
     namespace: "ns", nc: { publish() {}, request },
-    async read() { return { value: written.at(-1), revision: written.length }; },
+    async read(bucket) { return bucket === "state" ? { revision: 0 } : { value: written.at(-1), revision: written.length }; },
     async write(bucket, key, value, revision) { return revision === written.length ? { won: written.push(value) } : { lost: true }; },
     async publish(subject, body) { return { seq: published.push({ subject, body: JSON.parse(body) }) }; },
   };
@@ -342,7 +342,7 @@ test("a worker runs as many slots as it has places, also if one of its consumers
         else await pause(1);
       })(),
     });
-    const serving = ["slots", "timers"].flatMap((stream) => queues.map((queue) => worker.serve(stream, queue, stop.signal)));
+    const serving = ["slots", "timers"].flatMap((stream) => queues.map((queue) => worker.serve(stream, queue, queue, stop.signal)));
     while (started.length < most) await pause(1);
     await pause(60); // three rounds of each consumer
     assert.deepEqual([started.length, answers, asked.get("timersq")], [most, [], 1], `${places} places, ${queues}`);
@@ -406,20 +406,20 @@ test("a first delivery is claimed without a read, and any other by the record", 
     const { worker, written } = fake(more), read = worker.store.read;
     let n = 0;
     worker.store.read = (...args) => { n++; return read(...args); };
-    worker.locks = { enter: async () => undefined, leave: async () => {} };
+    worker.locks = { enter: async () => { throw new Error("not answered"); }, leave: async () => {} };
     if (record) written.push(record);
-    await worker.work({ ...delivery("j:@k"), count }, "key", { controller: new AbortController() });
+    await worker.work({ ...delivery("j:@k"), count }, "key", { controller: new AbortController() }).catch((err) => assert.equal(err.message, "not answered"));
     assert.deepEqual([n, written.slice(record ? 1 : 0).map(({ state }) => state)], [reads, states], `delivery ${count}, ${record?.state}`);
   }
 });
 
 test("a place in a lock counts only for the record with which the slot entered", async () => {
   const { worker, written } = fake({ entry: job({ overlap: "skip" }) });
-  const entered = [], places = [{ kind: "skipped", inWay: "j:@other" }, { kind: "held", since: "2026-11-21T07:00:01Z" }];
+  const entered = [], places = [{ kind: "skipped", inWay: "j:@other" }, { kind: "held" }];
   worker.locks = {
-    async enter(d, { revision }) {
-      entered.push(revision);
-      if (revision === 0) written.push({ v: 1, id: "j:@k", state: "retrying", attempt: 1, max_attempts: 3, retry_at: "2026-11-21T07:00:00Z" }); // by another worker
+    async enter() {
+      entered.push(written.length);
+      if (written.length === 0) written.push({ v: 1, id: "j:@k", state: "retrying", attempt: 1, max_attempts: 3, retry_at: "2026-11-21T07:00:00Z" }); // by another worker
       return places.shift();
     },
     async leave() {},
@@ -446,6 +446,41 @@ test("a place is free when its handler has returned, although the outcome is not
   answer();
   await Promise.all(tasks);
   assert.equal(worker.free, 1);
+});
+
+test("a slot that finds no place stands in its job's line, takes nothing in the process, and is acked", async () => {
+  const { worker, written } = fake({ entry: job({ overlap: "queue" }), places: 1 }), flight = { node: "n", controller: new AbortController() };
+  worker.inflight.set("j.t.k", flight);
+  const stood = [];
+  worker.locks = { enter: async () => ({ kind: "waits" }), stand: async (name, slot, revision) => stood.push([name, slot.id, revision, worker.inflight.size, worker.free]) };
+  assert.deepEqual(await worker.work(delivery("j:@k"), "j.t.k", flight), { ack: true });
+  assert.deepEqual([written.map((r) => r.state), stood], [["waiting"], [["j", "j:@k", 1, 0, 1]]]);
+});
+
+test("the message of a slot that replaces another one goes back if the worker stops before that has ended", async () => {
+  const { worker } = fake({ entry: job({ overlap: "replace" }) });
+  for (const [left, answer] of [[true, { ack: true }], [false, { nak: 100 }]]) {
+    worker.locks = { enter: async () => ({ kind: "waits", displaces: "j:@other" }), stand: async () => {}, displace: async () => left };
+    worker.store.write = async () => ({ won: 1 });
+    assert.deepEqual(await worker.work(delivery("j:@k"), "j.t.k", {}), answer);
+  }
+});
+
+test("a slot leaves its lock before its message is acked, as the one that entered it or as one that found it", async () => {
+  const guarded = job({ overlap: "queue", attempts: 1 }), running = { v: 1, id: "j:@k", state: "running", attempt: 1, max_attempts: 1, node: "m", published: "2026-11-21T06:59:00Z" };
+  for (const [record, count, left] of [
+    [undefined, 1, [["j:@k", false]]], // it ran here
+    [running, 1, [["j:@k", true]]], // its worker died, and its attempts are spent
+    [{ ...running, state: "failed", finished: "2026-11-21T07:00:00Z" }, 2, [["j:@k", true]]],
+  ]) {
+    const { worker, written } = fake({ entry: guarded, node: { dead: async () => ({ dead: true }) } }), calls = [];
+    if (record) written.push(record);
+    worker.locks = { enter: async () => ({ kind: "held" }), leave: async (...call) => calls.push(call) };
+    assert.deepEqual(await worker.work({ ...delivery("j:@k"), count }, "j.t.k", { controller: new AbortController() }), { ack: true });
+    assert.deepEqual(calls, left, record?.state);
+    worker.locks.leave = async () => { throw new Error("not written"); };
+    await assert.rejects(worker.work({ ...delivery("j:@k"), count: 2 }, "j.t.k", { controller: new AbortController() }), /not written/);
+  }
 });
 
 test("a consumer is created with the server's limit of unacked messages", async () => {

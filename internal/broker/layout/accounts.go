@@ -285,7 +285,7 @@ func (all *accounts) plain(subject string) string {
 
 // belongsToStreams reports whether a subject is one of the JetStream API or of a stream.
 func belongsToStreams(namespace, subject string) bool {
-	return slices.ContainsFunc([]string{"$JS.", "$KV.", namespace + ".slot.", namespace + ".timer.", namespace + ".event."},
+	return slices.ContainsFunc([]string{"$JS.", "$KV.", namespace + ".slot.", namespace + ".wait.", namespace + ".timer.", namespace + ".event."},
 		func(prefix string) bool { return strings.HasPrefix(subject, prefix) })
 }
 

@@ -74,6 +74,15 @@ func Configs(namespace string, set job.Settings, recent bool) []jetstream.Stream
 	}
 	return append(all, []jetstream.StreamConfig{
 		{
+			Name: WaitingStream(namespace), Subjects: []string{namespace + ".wait.*"},
+			Description: "slots that wait until other slots of their jobs have ended",
+			Discard:     jetstream.DiscardNew,
+			MaxAge:      set.Retention, // a slot waits no longer than the horizon, which is shorter
+			Duplicates:  job.DefaultDuplicates,
+			AllowDirect: true,
+			Replicas:    set.Replicas,
+		},
+		{
 			Name: SlotStream(namespace), Subjects: []string{namespace + ".slot.>"},
 			Description: "slots to run, until they have an outcome",
 			Retention:   jetstream.WorkQueuePolicy,
@@ -99,8 +108,10 @@ func Streams(namespace string) []string {
 	return codec.Map(Configs(namespace, job.Settings{}, true), func(cfg jetstream.StreamConfig) string { return cfg.Name })
 }
 
-// SlotStream, TimerStream and EventStream return the names of a namespace's streams.
+// SlotStream, WaitingStream, TimerStream and EventStream return the names of a namespace's streams.
 func SlotStream(namespace string) string { return namespace + "_slots" }
+
+func WaitingStream(namespace string) string { return namespace + "_waiting" }
 
 func TimerStream(namespace string) string { return namespace + "_timers" }
 
@@ -108,6 +119,17 @@ func TimerStream(namespace string) string { return namespace + "_timers" }
 func TimersOf(namespace, name string) string { return namespace + ".timer.set." + name + ".>" }
 
 func EventStream(namespace string) string { return namespace + "_events" }
+
+// bulkSuffix distinguishes the bulk lane of a queue. No queue's name contains "=".
+const bulkSuffix = "=bulk"
+
+// BulkLane returns the name of a queue's second lane: in the subjects of its messages, and as the name
+// of their consumer. It has what may come in thousands at once, such as triggered runs, so that
+// slots that are due now do not wait behind them.
+func BulkLane(queue string) string { return queue + bulkSuffix }
+
+// LaneOf returns the queue of a lane, and whether it is the queue's bulk lane.
+func LaneOf(name string) (queue string, bulk bool) { return strings.CutSuffix(name, bulkSuffix) }
 
 // Bucket returns the name of a namespace's bucket: "ledger", "jobs", "nodes" or "state".
 func Bucket(namespace, what string) string { return namespace + "_" + what }

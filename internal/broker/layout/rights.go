@@ -35,6 +35,8 @@ func (a Access) reading() []right {
 		may("read the records of slots", slices.Concat(nodes, readers), a.ask("STREAM.MSG.GET", ledger)),
 		may("read waiting slots and timers", []Role{RoleProducer, RoleViewer, RoleOperator},
 			a.ask("STREAM.MSG.GET", a.timers()), a.ask("DIRECT.GET", a.slots(), a.timers())),
+		may("read which slots stand in the lines of jobs", slices.Concat(nodes, readers),
+			a.ask("STREAM.MSG.GET", a.waiting()), a.ask("DIRECT.GET", a.waiting())),
 		may("list slots and events", readers, a.ask("DIRECT.GET", ledger, EventStream(a.Namespace))),
 		may("find problems", readers, a.ask("CONSUMER.LIST", Streams(a.Namespace)...), a.ask("DIRECT.GET", a.bucket("state")), a.ask("CONSUMER.INFO", append(a.onConsumers(), a.alerts())...)),
 		{readers, Grant{What: "watch events", Subscribe: []string{a.Namespace + ".event.*.*"}}},
@@ -61,6 +63,7 @@ func (a Access) producing() []right {
 		may("publish events", orders, []string{a.Namespace + ".event.*.*"}),
 		may("know which late slots had an alert", producer, a.ask("DIRECT.GET", EventStream(a.Namespace)), a.value("state", "alert.*")),
 		may("move the watermark", producer, a.value("state", WatermarkKey)),
+		may("remove from the lines of jobs what was called", producer, a.ask("STREAM.PURGE", a.waiting())),
 		may("sweep for lost slots", producer, a.follow("ledger"), a.follow("state"), a.value("state", SweepKey), a.ask("CONSUMER.LIST", a.slots(), a.timers())),
 		a.consumingOn(producer),
 		{producer, Grant{What: "exchange announcements with other producers", Publish: producers, Subscribe: producers}},
@@ -71,7 +74,9 @@ func (a Access) working() []right {
 	worker := []Role{RoleWorker}
 	ns, queues, jobs := a.Namespace, orAny(a.Queues), orAny(a.Jobs)
 	consumers := slices.Concat(around(a.slots()+".", queues, ""), around(a.timers()+".", queues, ""))
-	locks := around(ns+".lock.", jobs, "")
+	if len(a.Queues) > 0 {
+		consumers = append(consumers, around(a.slots()+".", queues, bulkSuffix)...)
+	}
 	followers := a.Followers
 	if len(a.Jobs) == 0 {
 		followers = []string{"*"}
@@ -86,11 +91,11 @@ func (a Access) working() []right {
 		may("receive slots of its queues", worker, a.ask("CONSUMER.INFO", consumers...), a.ask("CONSUMER.MSG.NEXT", consumers...)),
 		may("ack them", worker, acking(consumers)),
 		may("record their claims and outcomes", worker, a.value("ledger", around("", jobs, ".>")...)),
+		may("put slots into the lines of jobs, and call them", worker, around(ns+".wait.", jobs, ""), around(ns+".slot.*.", jobs, "")),
 		may("publish the slots of their followers", worker, around(ns+".slot.*.", followers, ""), a.ask("DIRECT.GET", a.bucket("ledger"))),
 		may("write the locks of jobs", worker, a.value("state", around("lock.", jobs, "")...)),
 		may("know which outcomes of long ago had an alert", worker, a.ask("DIRECT.GET", EventStream(ns))),
 		may("know which jobs have failed, to report when they recover", worker, a.value("state", around("alert.", jobs, "")...)),
-		{worker, Grant{What: "notify workers that a lock has admitted a slot", Publish: locks, Subscribe: locks}},
 		may("publish events of jobs", worker, events),
 		{worker, Grant{What: "answer requests to cancel a slot, and to send its output", Publish: replies(ns), Subscribe: []string{ns + ".node.*.cancel", ns + ".node.*.output"}}},
 		{[]Role{RoleWorker, RoleOperator}, Grant{What: "ask workers to cancel a running slot", Publish: []string{ns + ".node.*.cancel"}, Subscribe: replies(ns)}},
@@ -217,6 +222,7 @@ func (a Access) api() string {
 
 func (a Access) slots() string             { return SlotStream(a.Namespace) }
 func (a Access) alerts() string            { return EventStream(a.Namespace) + "." + AlertConsumer }
+func (a Access) waiting() string           { return WaitingStream(a.Namespace) }
 func (a Access) timers() string            { return TimerStream(a.Namespace) }
 func (a Access) bucket(what string) string { return "KV_" + Bucket(a.Namespace, what) }
 

@@ -40,7 +40,8 @@ func (s *Space) CheckPriority(priority int) error {
 // never updates the consumer. If the consumer differs from what Cronce needs, the error is
 // job.ErrMismatch.
 func (s *Space) Queue(ctx context.Context, stream, queue string) (jetstream.Consumer, error) {
-	if err := codec.ValidateName("queue", queue); err != nil {
+	name, _ := layout.LaneOf(queue)
+	if err := codec.ValidateName("queue", name); err != nil {
 		return nil, err
 	}
 	want := s.queueConfig(stream, queue, s.settings.Lease)
@@ -54,7 +55,7 @@ func (s *Space) Queue(ctx context.Context, stream, queue string) (jetstream.Cons
 		c, err = s.createConsumer(ctx, stream, created)
 	}
 	if errors.Is(err, job.ErrDenied) {
-		return nil, fmt.Errorf("%w: set it up with a login that may: %s", err, s.SetupCommand("--queue "+queue))
+		return nil, fmt.Errorf("%w: set it up with a login that may: %s", err, s.SetupCommand("--queue "+name))
 	}
 	if err != nil {
 		return nil, err
@@ -112,7 +113,11 @@ func (d queueDifference) refused() error {
 // queueDifferences returns how an existing consumer of a queue differs from the wanted one.
 func (s *Space) queueDifferences(stream string, found, want jetstream.ConsumerConfig) []queueDifference {
 	var all []queueDifference
-	where := "queue " + want.Durable
+	name, bulk := layout.LaneOf(want.Durable)
+	where := "queue " + name
+	if bulk {
+		where = "the bulk lane of " + where
+	}
 	if stream == s.TimerStream() {
 		where += " of " + layout.Title(stream)
 	}
@@ -193,14 +198,22 @@ func (s *Space) createQueues(ctx context.Context, inv *inventory, target job.Set
 		if err != nil {
 			return changes, err
 		}
-		for _, queue := range wanted {
+		lanes := wanted
+		if stream == s.SlotStream() {
+			lanes = slices.Concat(wanted, codec.Map(wanted, layout.BulkLane))
+		}
+		for _, queue := range lanes {
 			if slices.ContainsFunc(existing, func(c *jetstream.ConsumerInfo) bool { return c.Name == queue }) {
 				continue
 			}
 			if _, err := s.createConsumer(ctx, stream, s.queueConfig(stream, queue, target.Lease)); err != nil {
 				return changes, err
 			}
-			changes = append(changes, "created queue "+queue+" of "+layout.Title(stream))
+			if name, bulk := layout.LaneOf(queue); bulk {
+				changes = append(changes, "created the bulk lane of queue "+name)
+			} else {
+				changes = append(changes, "created queue "+queue+" of "+layout.Title(stream))
+			}
 		}
 	}
 	return changes, nil

@@ -161,6 +161,8 @@ func (s *Space) Bucket(what string) wire.Bucket {
 // SlotStream, TimerStream and EventStream return the names of the namespace's streams.
 func (s *Space) SlotStream() string { return layout.SlotStream(s.Namespace) }
 
+func (s *Space) WaitingStream() string { return layout.WaitingStream(s.Namespace) }
+
 func (s *Space) TimerStream() string { return layout.TimerStream(s.Namespace) }
 
 func (s *Space) EventStream() string { return layout.EventStream(s.Namespace) }

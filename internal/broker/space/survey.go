@@ -52,12 +52,17 @@ type Survey struct {
 type Queue struct {
 	Name string
 
-	// Slots and Timers are the queue's consumers, or nil.
-	Slots, Timers *jetstream.ConsumerInfo
+	// Slots, Bulk and Timers are the queue's consumers, or nil.
+	Slots, Bulk, Timers *jetstream.ConsumerInfo
 
 	// Waiting counts the queue's messages in the stream of slots, including those in
 	// flight. Fired counts its fired timers.
 	Waiting, Fired uint64
+}
+
+// Consumers returns the queue's consumers that exist.
+func (q Queue) Consumers() []*jetstream.ConsumerInfo {
+	return slices.DeleteFunc([]*jetstream.ConsumerInfo{q.Slots, q.Bulk, q.Timers}, func(c *jetstream.ConsumerInfo) bool { return c == nil })
 }
 
 // Complete reports whether everything that a namespace requires exists, and its settings can be used.
@@ -161,10 +166,13 @@ func (s *Space) surveyQueues(ctx context.Context, v *Survey) error {
 					v.Differences = append(v.Differences, d.Difference)
 				}
 			}
-			if stream == s.SlotStream() {
-				queue(info.Name).Slots = info
-			} else {
-				queue(info.Name).Timers = info
+			switch name, bulk := layout.LaneOf(info.Name); {
+			case bulk:
+				queue(name).Bulk = info
+			case stream == s.SlotStream():
+				queue(name).Slots = info
+			default:
+				queue(name).Timers = info
 			}
 		}
 		waiting, err := s.waitingByQueue(ctx, stream)
@@ -196,7 +204,8 @@ func (s *Space) waitingByQueue(ctx context.Context, stream string) (map[string]u
 	found, err := s.Counts(ctx, stream, prefix+">")
 	counts := map[string]uint64{}
 	for subject, n := range found {
-		name, _, _ := strings.Cut(strings.TrimPrefix(subject, prefix), ".")
+		lane, _, _ := strings.Cut(strings.TrimPrefix(subject, prefix), ".")
+		name, _ := layout.LaneOf(lane)
 		counts[name] += n
 	}
 	return counts, err

@@ -52,7 +52,7 @@ func (p *publication) send() {
 	p.slots.s.Transport.Ask(&p.Question)
 }
 
-func (p *publication) Subject() string { return p.slots.subject(p.queue, p.message.Slot.Job) }
+func (p *publication) Subject() string { return p.slots.subjectOf(p.queue, &p.message) }
 
 func (p *publication) Compose(m *nats.Msg) {
 	m.Subject, m.Header, m.Data = p.Subject(), p.slots.s.headers.of(&p.message), p.payload

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/broker/layout"
 	"github.com/cronce-io/cronce/internal/broker/wire"
 	"github.com/cronce-io/cronce/internal/codec"
 	"github.com/cronce-io/cronce/internal/core"
@@ -138,8 +139,16 @@ func (l *Slots) read(e wire.Entry) (WaitingSlot, error) {
 // Connected reports whether the store has a connection to publish on now.
 func (l *Slots) Connected() bool { return l.s.Connected() }
 
-func (l *Slots) subject(queue, job string) string {
-	return l.s.Namespace + ".slot." + queue + "." + job
+func (l *Slots) subject(lane, job string) string {
+	return l.s.Namespace + ".slot." + lane + "." + job
+}
+
+// subjectOf returns the subject of a slot's message in a queue.
+func (l *Slots) subjectOf(queue string, m *core.Message) string {
+	if m.InBulk() {
+		queue = layout.BulkLane(queue)
+	}
+	return l.subject(queue, m.Slot.Job)
 }
 
 // WaitingFilter selects messages. Its zero value selects all.
@@ -181,6 +190,7 @@ type WaitingFilter struct {
 type WaitingSlot struct {
 	core.Message
 	Queue string
+	lane  string // of the queue
 
 	// Sequence is the message's stream sequence, Published its timestamp from the
 	// broker.
@@ -212,7 +222,11 @@ const messageOverhead = 400
 // read, the error wraps job.ErrInvalid and the iteration goes on. Any other error ends
 // it.
 func (l *Slots) Waiting(ctx context.Context, f WaitingFilter) iter.Seq2[WaitingSlot, error] {
-	return l.s.waiting(ctx, f, l.s.SlotStream(), []string{l.subject(cmp.Or(f.Queue, "*"), cmp.Or(f.Job, "*"))}, l.read)
+	subjects := []string{l.subject("*", cmp.Or(f.Job, "*"))}
+	if f.Queue != "" {
+		subjects = []string{l.subject(f.Queue, cmp.Or(f.Job, "*")), l.subject(layout.BulkLane(f.Queue), cmp.Or(f.Job, "*"))}
+	}
+	return l.s.waiting(ctx, f, l.s.SlotStream(), subjects, l.read)
 }
 
 // waiting iterates over the messages of a stream, one subject after the other.
@@ -325,9 +339,10 @@ func (s *Store) countComplete(ctx context.Context, f WaitingFilter, stream, subj
 	return n, err
 }
 
-// readWaiting decodes a stored message. queue and name come from the message's subject.
-func readWaiting(e wire.Entry, queue, name string) (WaitingSlot, error) {
-	w := WaitingSlot{Queue: queue, Sequence: e.Revision, Published: e.Time, Payload: e.Data}
+// readWaiting decodes a stored message. lane and name come from the message's subject.
+func readWaiting(e wire.Entry, lane, name string) (WaitingSlot, error) {
+	w := WaitingSlot{lane: lane, Sequence: e.Revision, Published: e.Time, Payload: e.Data}
+	w.Queue, _ = layout.LaneOf(lane)
 	var err error
 	w.Message, err = core.ParseMessage(e.Header)
 	if err == nil && w.Slot.Job != name {

@@ -74,6 +74,11 @@ func (t *Timers) Queue(ctx context.Context, queue string) (jetstream.Consumer, e
 	return c, err
 }
 
+// Bulk is Slots.Source for the bulk lane of the queue.
+func (l *Slots) Bulk(ctx context.Context, queue string, priority int) (*Source, error) {
+	return l.Source(ctx, layout.BulkLane(queue), priority)
+}
+
 // Source opens the queue, as Queue does, for a worker with the given priority, 0 to 9.
 // The server serves requests with a lower number first. Zero is the default. If the
 // server does not support priorities, the error for any other value wraps job.ErrInvalid.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/cronce-io/cronce/internal/broker/layout"
 	"github.com/cronce-io/cronce/internal/broker/space"
 	"github.com/cronce-io/cronce/internal/broker/wire"
 )
@@ -69,8 +70,8 @@ type Backlog struct {
 // request. Set oldest to get Backlog.Oldest; this needs a login that may read slots, which a
 // worker's login may not. A queue that does not exist has an empty backlog.
 func (l *Slots) Backlog(ctx context.Context, queue string, oldest bool) (all Backlog, err error) {
-	for _, stream := range []string{l.s.SlotStream(), l.s.TimerStream()} {
-		b, err := l.s.backlog(ctx, stream, queue, oldest)
+	for _, lane := range [][2]string{{l.s.SlotStream(), queue}, {l.s.SlotStream(), layout.BulkLane(queue)}, {l.s.TimerStream(), queue}} {
+		b, err := l.s.backlog(ctx, lane[0], lane[1], oldest)
 		switch {
 		case errors.Is(err, jetstream.ErrConsumerNotFound), errors.Is(err, jetstream.ErrStreamNotFound):
 			continue

@@ -24,7 +24,7 @@ import (
 type strandedFinder struct {
 	s      *Store
 	stream string
-	floors map[string]uint64 // by queue; nil: not read yet
+	floors map[string]uint64 // by consumer; nil: not read yet
 	most   uint64            // the highest floor
 
 	// served is WaitingFilter.Served. unserved is true if a queue that is not among them has messages.
@@ -46,7 +46,7 @@ func (d *strandedFinder) readFloors(ctx context.Context) error {
 	for _, q := range queues {
 		d.floors[q.Name] = q.AckFloor.Stream
 		d.most = max(d.most, q.AckFloor.Stream)
-		if d.served != nil && !d.served[q.Name] && (q.NumPending > 0 || q.NumAckPending > 0) {
+		if name, _ := layout.LaneOf(q.Name); d.served != nil && !d.served[name] && (q.NumPending > 0 || q.NumAckPending > 0) {
 			d.unserved = true
 		}
 	}
@@ -78,6 +78,6 @@ func (d *strandedFinder) mark(ctx context.Context, w *WaitingSlot) error {
 	if err := d.readFloors(ctx); err != nil {
 		return err
 	}
-	w.Stranded = w.Sequence <= d.floors[w.Queue]
+	w.Stranded = w.Sequence <= d.floors[w.lane]
 	return nil
 }

@@ -100,7 +100,7 @@ func (r *backward) step(ctx context.Context) (found []Entry, err error) {
 // readEach reads a window message by message.
 func (r *backward) readEach(ctx context.Context) (found []Entry, err error) {
 	begin, dense := r.end-min(r.size, r.end-1), r.size/denseShare
-	err = r.b.untilAnswered(ctx, r.title, func() (err error) {
+	err = r.b.UntilAnswered(ctx, r.title, func() (err error) {
 		found, err = r.b.messages(ctx, r.b.Stream, begin, r.end)
 		return err
 	})
@@ -124,7 +124,7 @@ func (r *backward) readMatching(ctx context.Context) (all []Entry, err error) {
 	for from := begin; from < end; {
 		var found []Entry
 		var more bool
-		err := r.b.untilAnswered(ctx, r.title, func() (err error) {
+		err := r.b.UntilAnswered(ctx, r.title, func() (err error) {
 			found, more, err = r.b.Get(ctx, r.b.Stream, map[string]any{"seq": from, "batch": min(end-from, getSize), "next_by_subj": r.filter})
 			return err
 		})

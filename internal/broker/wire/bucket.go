@@ -267,7 +267,7 @@ func (b Bucket) latest(ctx context.Context, keys []string) (found []Entry, err e
 		subjects := slices.Collect(maps.Keys(missing))
 		var part []Entry
 		var more bool
-		err := b.untilAnswered(ctx, "bucket "+b.Name, func() (err error) {
+		err := b.UntilAnswered(ctx, "bucket "+b.Name, func() (err error) {
 			part, more, err = b.Get(ctx, b.Stream, map[string]any{"multi_last": subjects})
 			return err
 		})

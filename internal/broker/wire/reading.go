@@ -54,7 +54,7 @@ func (w Wire) Last(ctx context.Context, stream, subject string) (Entry, error) {
 // LastUntilAnswered is Last, repeated until it is answered or ctx ends. title names what it reads,
 // for errors.
 func (w Wire) LastUntilAnswered(ctx context.Context, title, stream, subject string) (e Entry, err error) {
-	err = w.untilAnswered(ctx, title, func() (err error) {
+	err = w.UntilAnswered(ctx, title, func() (err error) {
 		e, err = w.Last(ctx, stream, subject)
 		return err
 	})
@@ -64,16 +64,16 @@ func (w Wire) LastUntilAnswered(ctx context.Context, title, stream, subject stri
 // First asks any replica for the oldest message on a subject until it is answered or ctx ends. found
 // has that one message, or is empty if there is none.
 func (w Wire) First(ctx context.Context, stream, subject string) (found []Entry, err error) {
-	err = w.untilAnswered(ctx, "stream "+stream, func() (err error) {
+	err = w.UntilAnswered(ctx, "stream "+stream, func() (err error) {
 		found, _, err = w.Get(ctx, stream, map[string]any{"seq": 1, "batch": 1, "next_by_subj": subject})
 		return err
 	})
 	return found, err
 }
 
-// next requests from the stream's leader the first message that matches filter, at or
+// Next requests from the stream's leader the first message that matches filter, at or
 // after the sequence from.
-func (w Wire) next(ctx context.Context, stream, filter string, from uint64) (Entry, error) {
+func (w Wire) Next(ctx context.Context, stream, filter string, from uint64) (Entry, error) {
 	return Await(func(done func(Entry, error)) {
 		w.message(ctx, stream, map[string]any{"seq": from, "next_by_subj": filter}, done)
 	})
@@ -291,7 +291,7 @@ func (b Bucket) latestDirect(ctx context.Context, keys []string) (found []Entry,
 	group.SetLimit(atOnce)
 	for i, key := range keys {
 		group.Go(func() error {
-			err := b.untilAnswered(ctx, b.title(key), func() (err error) {
+			err := b.UntilAnswered(ctx, b.title(key), func() (err error) {
 				all[i], err = b.lastDirect(ctx, b.Stream, b.Subject(key))
 				return err
 			})
@@ -310,9 +310,9 @@ func (b Bucket) latestDirect(ctx context.Context, keys []string) (found []Entry,
 	return found, err
 }
 
-// untilAnswered repeats a read until it is answered (perhaps with ErrNothing), the server denies it,
+// UntilAnswered repeats a read until it is answered (perhaps with ErrNothing), the server denies it,
 // or ctx ends. title names what is read, for errors.
-func (w Wire) untilAnswered(ctx context.Context, title string, read func() error) error {
+func (w Wire) UntilAnswered(ctx context.Context, title string, read func() error) error {
 	for began, pause := time.Now(), NewBackoff(); ; {
 		err := read()
 		switch {

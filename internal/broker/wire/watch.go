@@ -276,7 +276,7 @@ func (w *watcher) complete(ctx context.Context) (bool, error) {
 	if err != nil || info.State.LastSeq <= w.last {
 		return err == nil, err
 	}
-	_, err = w.next(ctx, w.Stream, w.Subject(">"), w.last+1)
+	_, err = w.Next(ctx, w.Stream, w.Subject(">"), w.last+1)
 	if errors.Is(err, ErrNothing) {
 		w.last = info.State.LastSeq
 		return true, nil

@@ -120,7 +120,7 @@ func (f Facts) workers(queue string) []exchange.Node {
 // idle reports whether the queue has messages and no request for them, and workers that run
 // nothing.
 func (f Facts) idle(q space.Queue) bool {
-	if !neglected(q.Slots) && !neglected(q.Timers) {
+	if !slices.ContainsFunc(q.Consumers(), neglected) {
 		return false
 	}
 	workers := f.workers(q.Name)
@@ -149,10 +149,8 @@ func unattended(info *jetstream.ConsumerInfo) bool {
 
 // delivered counts what the consumers of the queue have delivered.
 func delivered(q space.Queue) (n uint64) {
-	for _, info := range []*jetstream.ConsumerInfo{q.Slots, q.Timers} {
-		if info != nil {
-			n += info.Delivered.Consumer
-		}
+	for _, info := range q.Consumers() {
+		n += info.Delivered.Consumer
 	}
 	return n
 }

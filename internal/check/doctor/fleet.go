@@ -105,6 +105,7 @@ func (c *check) queues() {
 		known[q.Name] = true
 		c.queue(q, wanted[q.Name], used[q.Name])
 		c.paused("queue "+q.Name, q.Slots)
+		c.paused("queue "+q.Name, q.Bulk)
 		c.paused("queue "+q.Name, q.Timers)
 		c.pressure(q)
 	}
@@ -168,8 +169,8 @@ func (c *check) paused(about string, info *jetstream.ConsumerInfo) {
 
 // pressure checks how many messages are unsettled.
 func (c *check) pressure(q space.Queue) {
-	for _, info := range []*jetstream.ConsumerInfo{q.Slots, q.Timers} {
-		if info != nil && info.Config.MaxAckPending > 0 && info.NumAckPending*10 >= info.Config.MaxAckPending*8 {
+	for _, info := range q.Consumers() {
+		if info.Config.MaxAckPending > 0 && info.NumAckPending*10 >= info.Config.MaxAckPending*8 {
 			c.add(Warning, "ack_pending", "queue "+q.Name, fmt.Sprintf("%d of at most %d messages are unsettled: in flight, or released with a delay", info.NumAckPending, info.Config.MaxAckPending),
 				"beyond that limit nothing is delivered", "look at what is retried, or has no handler: "+c.cronce("slot ls --state retrying"))
 		}

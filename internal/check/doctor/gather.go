@@ -204,7 +204,7 @@ func (g gatherer) locks(ctx context.Context) error {
 		case g.unreadable(err):
 		case err != nil:
 			return err
-		case len(l.Waiting) > 0 || l.Newest.After(g.f.Now): // a slot that has ended may stay in a lock if none waits
+		case l.Waiting || l.Newest.After(g.f.Now):
 			g.f.Locks = append(g.f.Locks, l)
 		}
 	}

@@ -124,19 +124,19 @@ func (c *check) locks() {
 		for _, h := range l.Holders {
 			switch at, ended := c.Ended[h.Slot]; {
 			case !ended || c.Now.Sub(plans.Later(at, h.Since)) <= verify.Patience:
-			case at.IsZero() && len(l.Waiting) > 0:
+			case at.IsZero() && l.Waiting:
 				unstarted = append(unstarted, h.Slot.ID())
 			default:
 				finished = append(finished, h.Slot.ID())
 			}
 		}
 		if len(unstarted) > 0 {
-			c.add(Warning, "lock", "job "+l.Job, fmt.Sprintf("%d slots wait for a lock that is held by slots which no worker has started: %s", len(l.Waiting), few(unstarted)),
+			c.add(Warning, "lock", "job "+l.Job, "slots wait for others which no worker has started: "+few(unstarted),
 				"no worker takes them, or their messages were lost: then a producer offers them again within two minutes", c.cronce("slot explain '"+unstarted[0]+"'")+"; "+c.cronce("verify --repair"))
 		}
-		if len(finished) > 0 && len(l.Waiting) > 0 {
-			c.add(Warning, "lock", "job "+l.Job, fmt.Sprintf("%d slots wait for a lock that is held by slots which have ended: %s", len(l.Waiting), few(finished)),
-				"the worker of a waiting slot removes them, but no worker takes one", c.cronce("slot explain '"+l.Waiting[0].Slot.ID()+"'"))
+		if len(finished) > 0 && l.Waiting {
+			c.add(Warning, "lock", "job "+l.Job, "slots wait for others which have ended: "+few(finished),
+				"their workers did not take them out of the job's lock; a producer has a worker do that within two minutes", c.cronce("slot explain '"+finished[0]+"'"))
 		}
 	}
 }

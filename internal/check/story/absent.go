@@ -24,9 +24,9 @@ func (t *explainer) explainAbsent(ctx context.Context) error {
 	switch {
 	case t.entryErr != nil:
 		t.why("The definition of job %s cannot be read, so the job is disabled: %v.", s.Job, t.entryErr)
-	case t.lock.Has(s):
+	case t.lock.Holds(s):
 		t.story.State = job.Pending
-		t.why("It waits for its job's lock, and its message is gone. If no worker has the slot, the fleet publishes it again within two minutes of its turn. " +
+		t.why("It holds a place in its job's lock, and its message is gone. If no worker has the slot, the fleet publishes it again within two minutes. " +
 			"A triggered run ends then instead, since its payload is gone too. cronce slot cancel ends the slot now.")
 	case t.removal != "":
 		t.why("%s: it has no slots, and this one has no record.", t.removal)

@@ -39,6 +39,8 @@ func (t *explainer) explainRecord() {
 		if r.IsShadow() {
 			t.why("It was a shadow: the job's action did not run.")
 		}
+	case r.State == job.Waiting:
+		t.why("%s", t.inLine())
 	case r.State == job.Retrying:
 		t.why("It waits for attempt %d of %d%s.", r.Attempt+1, r.MaxAttempts, core.Because(r.Error))
 		t.step(plans.Later(r.RetryAt, t.now), StepNext, "", "attempt %d of %d is due%s", r.Attempt+1, r.MaxAttempts, t.obstacle(r.Queue))

@@ -66,7 +66,7 @@ func (t *explainer) obstacle(queue string) string {
 	case len(able) == 0:
 		return fmt.Sprintf(", and none of the %d live nodes that work on queue %s has a handler for job %s", workers, queue, t.story.Slot.Job)
 	}
-	return t.blockedByLock()
+	return t.lockUnreadable()
 }
 
 // workers returns how many live nodes work on the queue, and those of them that have, or may have, a
@@ -114,21 +114,32 @@ func (t *explainer) notPulled(m *stream.WaitingSlot) string {
 		"or the queue is paused on the server; cronce doctor, their logs and /readyz say which: %s", strings.Join(idle[:min(len(idle), 3)], ", "))
 }
 
-// blockedByLock says which slots of the job must end before this one can start.
-func (t *explainer) blockedByLock() string {
-	if t.lockErr != nil {
-		return fmt.Sprintf(", and its job's lock cannot be read: %v; cronce doctor --remove-unreadable removes the lock", t.lockErr)
+// lockUnreadable says that the job's lock cannot be read, so that no slot of the job starts.
+func (t *explainer) lockUnreadable() string {
+	if t.lockErr == nil {
+		return ""
 	}
-	whole := t.story.Slot.Whole()
-	for i, w := range t.lock.Waiting {
-		if w.Slot != whole {
-			continue
-		}
-		holders := codec.Map(t.lock.Holders, func(h core.LockSlot) string { return h.Slot.ID() })
-		return fmt.Sprintf(", for its job's lock: held by %s, with %d waiting before it", cmp.Or(strings.Join(holders, ", "), "no slot"), i)
-	}
-	return ""
+	return fmt.Sprintf(", and its job's lock cannot be read: %v; cronce doctor --remove-unreadable removes the lock", t.lockErr)
 }
+
+// inLine says which slots of the job must end before one that stands in the line can start.
+func (t *explainer) inLine() string {
+	if _, called := t.lock.Holder(t.story.Slot.Whole()); called {
+		return "It was called from its job's line" + cmp.Or(t.obstacle(t.record.Queue), ", and waits for a free worker") + "."
+	}
+	holders := codec.Map(t.lock.Holders, func(h core.LockSlot) string { return h.Slot.ID() })
+	if len(holders) == 0 {
+		return "It stands in its job's line, and no slot of the job runs: the fleet calls the first slot within a minute" + t.lockUnreadable() + "."
+	}
+	more := ""
+	if n := len(holders) - mostHolders; n > 0 {
+		holders, more = holders[:mostHolders], fmt.Sprintf(" and %d more", n)
+	}
+	return fmt.Sprintf("It stands in its job's line. The first slot there starts when one of these has its outcome: %s%s.", strings.Join(holders, ", "), more)
+}
+
+// mostHolders is how many slots a sentence names.
+const mostHolders = 3
 
 // health says whether a node is alive, and what happens to its slots if not.
 func (t *explainer) health(name string) string {

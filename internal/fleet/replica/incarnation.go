@@ -148,7 +148,7 @@ func (r *Replica) record() exchange.Node {
 func (r *Replica) sweeper(name string) *sweep.Sweeper {
 	store, settings := r.cfg.Store, r.cfg.Store.Settings()
 	return sweep.New(sweep.Config{
-		Node: name, Ledger: store.Ledger(), Locks: store.Locks(), Slots: store.Slots(), Timers: store.Timers(),
+		Node: name, Ledger: store.Ledger(), Locks: store.Locks(), Lines: store.Lines(), Slots: store.Slots(), Timers: store.Timers(),
 		Nodes: store.Nodes(), Registry: store.Jobs(), Ends: store.SweepEnds(), Seen: &r.seen, After: r.view.After,
 		Late: r.view.Late, Alerts: store, AlertStates: store.AlertStates(),
 		Now: r.clock.Now, Plausible: r.clock.Plausible, Lease: settings.Lease, Horizon: settings.Horizon, Logger: r.log,
@@ -178,24 +178,16 @@ func (r *Replica) produce(ctx context.Context, n *node.Node, published func(stri
 }
 
 func (r *Replica) consumer(life context.Context, n *node.Node, queue string) *consumer.Consumer {
-	settings, locks := r.cfg.Store.Settings(), r.cfg.Store.Locks()
+	settings := r.cfg.Store.Settings()
 	var ready func() <-chan struct{}
 	if r.cfg.Ready != nil {
 		ready = func() <-chan struct{} { return r.cfg.Ready(queue) }
 	}
 	cfg := consumer.Config{
 		Namespace: r.cfg.Store.Namespace, Queue: queue, Node: member{n, r.peers},
-		Ledger: r.ledger(), Observer: r.cfg.Observer, Failed: r.cfg.Failed, Locks: locks, Registry: r.view, Handler: r.cfg.Handler, Ready: ready, Table: r.table,
+		Ledger: r.ledger(), Observer: r.cfg.Observer, Failed: r.cfg.Failed, Locks: r.cfg.Store.Locks(), Lines: r.cfg.Store.Lines(), Registry: r.view, Handler: r.cfg.Handler, Ready: ready, Table: r.table,
 		Publish: r.put, Alert: r.alert, AlertStates: r.cfg.Store.AlertStates(), Sources: r.sources(queue),
-		Wake: locks.Wake,
-		// If Wake, Listen or Cancel fails, a later read of the lock makes up for it.
-		Listen: func(name string, woken func(job.Slot)) func() {
-			stop, err := locks.Listen(name, woken)
-			if err != nil {
-				return func() {}
-			}
-			return stop
-		},
+		// If Cancel fails, a later request makes up for it.
 		Cancel: func(ctx context.Context, node string, req core.CancelRequest) {
 			_, _ = r.cfg.Store.AskCancel(ctx, node, req)
 		},
@@ -246,7 +238,7 @@ func (r *Replica) alerts() *alert.Deliverer {
 	})
 }
 
-// sources returns the sources of a queue: its slots, and its timers that have fired.
+// sources returns the sources of a queue: its two lanes, and its timers that have fired.
 func (r *Replica) sources(queue string) []consumer.Open {
 	open := func(source func(context.Context, string, int) (*stream.Source, error)) consumer.Open {
 		return func(ctx context.Context) (consumer.Source, error) {
@@ -260,7 +252,7 @@ func (r *Replica) sources(queue string) []consumer.Open {
 			return s, nil
 		}
 	}
-	return []consumer.Open{open(r.cfg.Store.Slots().Source), open(r.cfg.Store.Timers().Source)}
+	return []consumer.Open{open(r.cfg.Store.Slots().Source), open(r.cfg.Store.Slots().Bulk), open(r.cfg.Store.Timers().Source)}
 }
 
 // member is a node that can also prove its peers dead.

@@ -149,7 +149,7 @@ type noObserver struct{}
 
 func (noObserver) Started(string, time.Duration, bool) {}
 func (noObserver) Returned(string, time.Duration)      {}
-func (noObserver) Parked(string, int)                  {}
+func (noObserver) Waits(string)                        {}
 func (noObserver) Event(job.Event)                     {}
 func (noObserver) Ledger(string, time.Duration, error) {}
 func (noObserver) HeartbeatFailed()                    {}

@@ -14,6 +14,7 @@ import (
 	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/internal/fleet/sweep"
+	"github.com/cronce-io/cronce/internal/lab/memstore"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
 )
@@ -116,7 +117,7 @@ var lost = job.Slot{Job: "report", Token: "lost"}
 // newSweeper returns a sweeper of a fleet without locks, timers and definitions. It calls offered when it
 // has offered a slot.
 func newSweeper(cfg sweep.Config, offered func()) *sweep.Sweeper {
-	cfg.Locks, cfg.Timers, cfg.Registry, cfg.Seen = locks{}, timers{}, registry{}, &sweep.Seen{}
+	cfg.Locks, cfg.Lines, cfg.Timers, cfg.Registry, cfg.Seen = locks{}, memstore.New().Lines(), timers{}, registry{}, &sweep.Seen{}
 	cfg.Now, cfg.Plausible, cfg.Lease, cfg.Horizon = time.Now, func() error { return nil }, lease, 24*time.Hour
 	cfg.After, cfg.Late = func(string) []plans.Entry { return nil }, func() []plans.Entry { return nil }
 	cfg.Offered, cfg.Rewound = func(job.Slot) { offered() }, func(job.Event) {}

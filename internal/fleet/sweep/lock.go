@@ -14,104 +14,62 @@ import (
 	"github.com/cronce-io/cronce/kv"
 )
 
-// runLostAfter is how long a triggered run may be admitted by its job's lock, without a record,
+// runLostAfter is how long a triggered run may hold a place in its job's lock, without a record,
 // before the sweep ends it. This cannot be undone, so the time is longer than any worker needs to
 // claim a run that it has received.
 const runLostAfter = time.Minute
 
-// admittedSlot is a slot that could start (see startable) and had no known record when the sweep
-// first saw it in its job's lock. since is when that state of the lock was written.
-type admittedSlot struct {
-	since    time.Time
-	recorded bool // it has a record by now
-}
-
 func (s *Sweeper) noteLock(c kv.LockChange) {
-	if len(c.Holders)+len(c.Waiting) == 0 {
+	if len(c.Holders) == 0 && !c.Waiting && c.Line == 0 {
 		delete(s.locks, c.Job)
 	} else {
 		s.locks[c.Job] = c
 	}
 }
 
-// noteEnded notes that a slot has its outcome. If it is the only slot in its job's lock, the lock
-// counts as free: workers leave a short slot in its lock (docs/decisions/0030).
-func (s *Sweeper) noteEnded(slot job.Slot) {
-	if l, ok := s.locks[slot.Job]; ok && len(l.Waiting) == 0 && len(l.Holders) == 1 && l.Holders[0].Slot == slot {
-		delete(s.locks, slot.Job)
-	}
-}
-
-// startable returns the slots of a lock that could start: the holders that are not known to run
-// and, if all holders have ended, the first slot that waits. The others wait for that one.
-func (s *Sweeper) startable(l core.Lock) (startable []core.LockSlot) {
-	ended := true
-	for _, h := range l.Holders {
-		if _, open := s.unfinished[h.Slot]; open {
-			ended = false
-			continue
-		}
-		ended = ended && s.admitted[h.Slot].recorded
-		startable = append(startable, h)
-	}
-	if ended && len(l.Waiting) > 0 {
-		startable = append(startable, l.Waiting[0])
-	}
-	return startable
-}
-
-// stoppedLock is a lock with stuck slots: they should have started by now, and no record of them
-// is known. The other slots of the job wait for them.
+// stoppedLock is a lock with stuck slots: they have held a place for a while, and are not known to run
+// or to wait for their next attempt. The other slots of the job wait for them.
 type stoppedLock struct {
 	core.Lock
 	stuck []job.Slot
 }
 
 // stoppedLocks returns the locks with stuck slots.
-func (s *Sweeper) stoppedLocks() []stoppedLock {
-	admitted, now := map[job.Slot]admittedSlot{}, s.cfg.Now()
-	var found []stoppedLock
+func (s *Sweeper) stoppedLocks() (found []stoppedLock) {
 	for _, l := range s.locks {
 		stopped := stoppedLock{Lock: l.Lock}
-		for _, in := range s.startable(l.Lock) {
-			seen, known := s.admitted[in.Slot]
-			if !known {
-				seen.since = l.Time
+		for _, h := range l.Holders {
+			if _, moves := s.unfinished[h.Slot]; moves {
+				continue
 			}
 			after := stallAfter
-			if in.Slot.Token != "" {
+			if h.Slot.Token != "" {
 				after = runLostAfter
 			}
-			if !seen.recorded && now.Sub(seen.since) > after {
-				stopped.stuck = append(stopped.stuck, in.Slot)
+			if s.age(h.Since) > after {
+				stopped.stuck = append(stopped.stuck, h.Slot)
 			}
-			admitted[in.Slot] = seen
 		}
 		if len(stopped.stuck) > 0 {
 			found = append(found, stopped)
 		}
 	}
-	s.admitted = admitted
 	return found
 }
 
-// addTo adds the stuck slots, and those that wait behind them, to the slots that listMessages looks
-// for.
+// addTo adds the stuck slots to the slots that listMessages looks for.
 func (l stoppedLock) addTo(hasMessage map[job.Slot]bool) {
 	for _, slot := range l.stuck {
 		hasMessage[slot] = false
 	}
-	for _, in := range l.Waiting {
-		hasMessage[in.Slot] = false
-	}
 }
 
-// offerStopped publishes a message for each stuck slot that has neither a record nor a message.
+// offerStopped publishes a message for each stuck slot that has none.
 func (s *Sweeper) offerStopped(ctx context.Context, stopped []stoppedLock, hasMessage map[job.Slot]bool) error {
 	for _, l := range stopped {
-		lost, err := s.lostSlots(ctx, l, hasMessage)
+		lost, err := s.offerHolders(ctx, l, hasMessage)
 		if err == nil && len(lost) > 0 {
-			err = s.offerLost(ctx, l.Lock, lost, hasMessage)
+			err = s.offerLost(ctx, l.Lock, lost)
 		}
 		if err := s.skipIfBad(ctx, l.stuck[0], err); err != nil {
 			return err
@@ -120,34 +78,42 @@ func (s *Sweeper) offerStopped(ctx context.Context, stopped []stoppedLock, hasMe
 	return nil
 }
 
-// lostSlots returns the stuck slots of a lock that have neither a message nor a record. No worker
-// has them, because it would have claimed them. The sweep ends a triggered run that is lost, which
-// cannot be undone. So lostSlots lists the messages of its job again, and makes sure that the listing
-// is complete. If the message is stranded, it still has the run's payload, so lostSlots publishes it again:
-// offerStranded may have had no room for it.
-func (s *Sweeper) lostSlots(ctx context.Context, l stoppedLock, hasMessage map[job.Slot]bool) (lost []job.Slot, err error) {
+// offerHolders publishes a message for each stuck slot of a lock that has a record and no message. If
+// the slot was called from the line, a worker starts it. If it has its outcome, a worker takes it out of
+// the lock. It returns the slots that have neither a message nor a record.
+func (s *Sweeper) offerHolders(ctx context.Context, l stoppedLock, hasMessage map[job.Slot]bool) (lost []job.Slot, err error) {
 	triggered := false
 	for _, slot := range l.stuck {
 		if hasMessage[slot] {
 			continue
 		}
-		_, _, err := s.cfg.Ledger.Read(ctx, slot)
+		rec, revision, err := s.cfg.Ledger.Read(ctx, slot)
 		switch {
 		case errors.Is(err, job.ErrNotFound):
 			lost = append(lost, slot)
 			triggered = triggered || slot.Token != ""
-		case err == nil, exchange.IsUnreadable(err):
-			seen := s.admitted[slot]
-			seen.recorded = true
-			s.admitted[slot] = seen
-		default:
+		case exchange.IsUnreadable(err):
+			s.removeSuspect(slot, err)
+		case err != nil:
 			return nil, err
+		case rec.State == job.Waiting || rec.State.Final():
+			if err := s.call(ctx, rec, revision); err != nil {
+				return nil, err
+			}
 		}
 	}
 	if !triggered {
 		return lost, nil
 	}
-	all, stranded, err := s.messagesOf(ctx, l.Job, lost)
+	return s.certainlyLost(ctx, l.Job, lost)
+}
+
+// certainlyLost returns the slots among lost that have no message. The sweep ends a triggered run that is
+// lost, which cannot be undone. So certainlyLost lists the messages of its job again, and makes sure that
+// the listing is complete. If the message is stranded, it still has the run's payload, so certainlyLost
+// publishes it again: offerStranded may have had no room for it.
+func (s *Sweeper) certainlyLost(ctx context.Context, name string, lost []job.Slot) ([]job.Slot, error) {
+	all, stranded, err := s.messagesOf(ctx, name, lost)
 	if errors.Is(err, job.ErrUnknown) && ctx.Err() == nil {
 		return nil, nil // the next pass asks again
 	}
@@ -182,22 +148,32 @@ func (s *Sweeper) messagesOf(ctx context.Context, name string, lost []job.Slot) 
 	return hasMessage, stranded, nil
 }
 
-// offerLost publishes messages for the lost slots of a lock, and for the slots that wait behind
-// them. Otherwise, after a queue was purged, each pass would restart only one slot. If a worker
-// already has a message of a waiting slot, the second one costs a delivery. offerLost leaves out
-// triggered runs that wait: the sweep ends them only after the lock has admitted them.
-func (s *Sweeper) offerLost(ctx context.Context, l core.Lock, lost []job.Slot, hasMessage map[job.Slot]bool) error {
+// call publishes the messages of a slot that was called from its job's line, or that has its outcome.
+func (s *Sweeper) call(ctx context.Context, rec job.Record, revision uint64) error {
+	entry, _, err := s.cfg.Registry.Read(ctx, rec.Slot.Job)
+	if err != nil && !errors.Is(err, job.ErrNotFound) && !exchange.IsUnreadable(err) {
+		return err
+	}
+	payload := rec.Payload
+	if rec.Slot.Token == "" {
+		payload = entry.Job.Payload
+	}
+	for _, m := range core.CallMessages(rec, revision, s.cfg.Node, err == nil && entry.IsChained(rec.Slot)) {
+		if err := s.sendAs(ctx, rec.Queue, m, payload, rec.State, m.Offer); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// offerLost publishes messages for the lost slots of a lock.
+func (s *Sweeper) offerLost(ctx context.Context, l core.Lock, lost []job.Slot) error {
 	entry, _, err := s.cfg.Registry.Read(ctx, l.Job)
 	switch {
 	case errors.Is(err, job.ErrNotFound), exchange.IsUnreadable(err):
 		return nil // its queue is not known
 	case err != nil:
 		return err
-	}
-	for _, in := range l.Waiting {
-		if _, open := s.unfinished[in.Slot]; !open && !hasMessage[in.Slot] && in.Slot.Token == "" && !slices.Contains(lost, in.Slot) {
-			lost = append(lost, in.Slot)
-		}
 	}
 	for _, slot := range lost {
 		for _, m := range replacements(slot, entry) {
@@ -214,7 +190,7 @@ func (s *Sweeper) offerLost(ctx context.Context, l core.Lock, lost []job.Slot, h
 // payload of a triggered run is lost too, so the worker only records the run as failed.
 func replacements(slot job.Slot, e plans.Entry) (all []core.Message) {
 	if slot.Token != "" {
-		return []core.Message{{Slot: slot, Refused: "its message was lost while it waited in its job's lock, and with it its payload"}}
+		return []core.Message{{Slot: slot, Refused: "its message was lost while it held a place in its job's lock, and with it its payload"}}
 	}
 	shards, chained := e.Job.Shards, e.IsChained(slot)
 	if plan, ok := e.PlanAt(slot.At); ok && !chained {

@@ -11,15 +11,14 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// hold writes the lock of job report.
-func (s *site) hold(holders, waiting []job.Slot) {
+// hold writes the lock of job report, with holders that got their places now.
+func (s *site) hold(holders ...job.Slot) { s.holdAs(core.Lock{}, holders...) }
+
+func (s *site) holdAs(l core.Lock, holders ...job.Slot) {
 	s.Helper()
-	l := core.Lock{Job: "report", Nonce: time.Now().String()}
+	l.Job, l.Nonce = "report", time.Now().String()
 	for _, slot := range holders {
-		l.Holders = append(l.Holders, core.LockSlot{Slot: slot, At: slot.At})
-	}
-	for _, slot := range waiting {
-		l.Waiting = append(l.Waiting, core.LockSlot{Slot: slot, At: slot.At})
+		l.Holders = append(l.Holders, core.LockSlot{Slot: slot, At: slot.At, Since: time.Now()})
 	}
 	_, at, _ := s.Locks().Read(s.Context(), "report")
 	if _, err := s.Locks().Write(s.Context(), l, at); err != nil {
@@ -27,30 +26,42 @@ func (s *site) hold(holders, waiting []job.Slot) {
 	}
 }
 
-// The message of a slot was purged while the slot was in its job's lock, and the worker that had the
-// message has died.
-func TestAnAdmittedSlotWithoutAMessageIsOfferedOnce(t *testing.T) {
+// stand puts a slot of job report into the line, and returns the entry's sequence.
+func (s *site) stand(r job.Record) uint64 {
+	s.Helper()
+	r.State, r.Queue = job.Waiting, "default"
+	if r.Published.IsZero() {
+		r.Published = time.Now()
+	}
+	sequence, err := s.Lines().Put(s.Context(), core.Entry{Slot: r.Slot, At: r.Slot.At}, s.record(r))
+	if err != nil {
+		s.Fatal(err)
+	}
+	return sequence
+}
+
+// The message of a slot was purged while the slot held a place in its job's lock, and the worker that had
+// the message has died. Or the worker died after it had called the slot, or before it left the lock.
+func TestAHolderThatDoesNotMoveIsOfferedOnce(t *testing.T) {
 	run := job.Slot{Job: "report", Token: "k"}
-	ended := job.Record{Slot: slot(3), State: job.Succeeded}
-	const again = `/r2 {"n":1}`
 	for name, c := range map[string]struct {
-		holders, waiting []job.Slot
-		records          []job.Record
-		want             []string
+		holder job.Slot
+		record *job.Record
+		want   string
 	}{
-		"it is a holder":                   {holders: []job.Slot{slot(1)}, want: []string{slot(1).ID() + again}},
-		"it is the first in line":          {waiting: []job.Slot{slot(1), slot(0)}, want: []string{slot(1).ID() + again, slot(0).ID() + again}},
-		"the one before it has ended":      {holders: []job.Slot{slot(3)}, waiting: []job.Slot{slot(1)}, records: []job.Record{ended}, want: []string{slot(1).ID() + again}},
-		"a triggered run is a holder":      {holders: []job.Slot{run}, want: []string{run.ID() + "/r2 "}},
-		"a triggered run is behind it":     {holders: []job.Slot{slot(1)}, waiting: []job.Slot{run}, want: []string{slot(1).ID() + again}},
-		"a triggered run is first in line": {waiting: []job.Slot{run, slot(0)}, want: []string{slot(0).ID() + again, run.ID() + "/r2 "}},
+		"it has no record":                 {slot(1), nil, slot(1).ID() + `/r2 {"n":1}`},
+		"a triggered run has no record":    {run, nil, run.ID() + "/r2 "},
+		"it was called from the line":      {slot(1), &job.Record{State: job.Waiting, Queue: "default"}, slot(1).ID() + `/r3 {"n":1}`},
+		"a triggered run was called":       {run, &job.Record{State: job.Waiting, Queue: "default", Payload: []byte(`{"own":1}`)}, run.ID() + `/r3 {"own":1}`},
+		"it has ended and holds its place": {slot(1), &job.Record{State: job.Succeeded, Queue: "default"}, slot(1).ID() + `/r3 {"n":1}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSite(t)
-			for _, r := range c.records {
-				s.record(r)
+			if c.record != nil {
+				c.record.Slot = c.holder
+				s.record(*c.record)
 			}
-			s.hold(c.holders, c.waiting)
+			s.hold(c.holder)
 			s.pass()
 			s.shift = 25 * time.Second
 			s.pass()
@@ -59,8 +70,48 @@ func TestAnAdmittedSlotWithoutAMessageIsOfferedOnce(t *testing.T) {
 				s.shift += 50 * time.Second // under two minutes, the second time
 				s.pass()
 			}
-			s.want(c.want...)
+			s.want(c.want)
 		})
+	}
+}
+
+// The first slot of the line is called by the worker that gets its message.
+func TestALineBesideAFreePlaceIsOfferedItsFirstSlot(t *testing.T) {
+	s := newSite(t)
+	s.stand(job.Record{Slot: slot(3)})
+	s.stand(job.Record{Slot: slot(2)})
+	s.holdAs(core.Lock{Waiting: true, Line: 1})
+	s.pass()
+	s.want()
+	s.shift = time.Minute
+	s.pass()
+	s.want(slot(3).ID() + `/r3 {"n":1}`)
+}
+
+func TestSlotsThatAreTooOldInTheLineAreOffered(t *testing.T) {
+	s := newSite(t)
+	s.stand(job.Record{Slot: slot(3), StartBy: time.Now().Add(10 * time.Second)})
+	s.stand(job.Record{Slot: slot(2), StartBy: time.Now().Add(time.Hour)})
+	s.record(job.Record{Slot: slot(4), State: job.Running, Node: "alive"})
+	s.holdAs(core.Lock{Waiting: true, Line: 1}, slot(4))
+	s.pass()
+	s.want()
+	s.shift = 20 * time.Second
+	s.pass()
+	s.want(slot(3).ID() + `/r3 {"n":1}`)
+}
+
+// The entries before Lock.Line do not count any more.
+func TestAPassRemovesWhatWasCalledFromTheLine(t *testing.T) {
+	s := newSite(t)
+	s.stand(job.Record{Slot: slot(3)})
+	second := s.stand(job.Record{Slot: slot(2)})
+	s.record(job.Record{Slot: slot(4), State: job.Running, Node: "alive"})
+	s.holdAs(core.Lock{Waiting: true, Line: second}, slot(4))
+	s.pass()
+	left, err := s.Lines().Read(t.Context(), "report", 0)
+	if err != nil || len(left) != 1 || left[0].Sequence != second {
+		t.Errorf("the line has %+v, %v; want the entry %d only", left, err, second)
 	}
 }
 
@@ -68,7 +119,7 @@ func TestAnAdmittedSlotWithoutAMessageIsOfferedOnce(t *testing.T) {
 func TestATriggeredRunThatIsLostInItsLockIsRecordedAsFailed(t *testing.T) {
 	s := newSite(t)
 	run := job.Slot{Job: "report", Token: "k"}
-	s.hold([]job.Slot{run}, nil)
+	s.hold(run)
 	s.pass()
 	s.shift = 61 * time.Second
 	s.pass()
@@ -88,7 +139,7 @@ func TestAChainedSlotThatIsLostInItsLockStillStarts(t *testing.T) {
 	if _, err := s.Jobs().Write(t.Context(), d, 0); err != nil {
 		t.Fatal(err)
 	}
-	l := core.Lock{Job: "load", Nonce: "x", Holders: []core.LockSlot{{Slot: load, At: load.At}}}
+	l := core.Lock{Job: "load", Nonce: "x", Holders: []core.LockSlot{{Slot: load, At: load.At, Since: time.Now()}}}
 	if _, err := s.Locks().Write(t.Context(), l, 0); err != nil {
 		t.Fatal(err)
 	}
@@ -119,18 +170,15 @@ func (s *site) delivery() core.Delivery {
 	return core.Delivery{}
 }
 
-func TestASlotInALockIsNotOfferedIfItHasAMessageOrWaits(t *testing.T) {
+func TestASlotInALockIsNotOfferedIfItHasAMessageOrRuns(t *testing.T) {
 	for name, c := range map[string]struct {
-		holders, waiting []job.Slot
-		records          []job.Record
-		messages         []job.Slot
+		holder   job.Slot
+		records  []job.Record
+		messages []job.Slot
 	}{
-		"it runs":                {holders: []job.Slot{slot(1)}, records: []job.Record{{Slot: slot(1), State: job.Running, Node: "alive"}}},
-		"another runs before it": {holders: []job.Slot{slot(1)}, waiting: []job.Slot{slot(0)}, records: []job.Record{{Slot: slot(1), State: job.Running, Node: "alive"}}},
-		"it has a message":       {holders: []job.Slot{slot(1)}, messages: []job.Slot{slot(1)}},
-		"a shard of it has":      {holders: []job.Slot{slot(1)}, messages: []job.Slot{slot(1).WithShard(2, 3)}},
-		"it has ended":           {holders: []job.Slot{slot(1)}, records: []job.Record{{Slot: slot(1), State: job.Succeeded}}},
-		"its job is gone":        {waiting: []job.Slot{job.NewSlot("gone", time.Now())}},
+		"it runs":           {holder: slot(1), records: []job.Record{{Slot: slot(1), State: job.Running, Node: "alive"}}},
+		"it has a message":  {holder: slot(1), messages: []job.Slot{slot(1)}},
+		"a shard of it has": {holder: slot(1), messages: []job.Slot{slot(1).WithShard(2, 3)}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSite(t)
@@ -140,7 +188,7 @@ func TestASlotInALockIsNotOfferedIfItHasAMessageOrWaits(t *testing.T) {
 			for _, m := range c.messages {
 				s.publish(core.Message{Slot: m})
 			}
-			s.hold(c.holders, c.waiting)
+			s.hold(c.holder)
 			before := s.messages()
 			s.pass()
 			s.shift = 4 * time.Minute
@@ -151,40 +199,6 @@ func TestASlotInALockIsNotOfferedIfItHasAMessageOrWaits(t *testing.T) {
 			}
 		})
 	}
-}
-
-// Workers leave a short slot in its lock if no slot waits for it.
-func TestAnEndedSlotInItsLockCostsNoReads(t *testing.T) {
-	s := newSite(t)
-	for n := range 3 {
-		s.hold([]job.Slot{slot(n + 1)}, nil)
-		s.record(job.Record{Slot: slot(n + 1), State: job.Succeeded})
-		s.pass()
-	}
-	s.shift = 5 * time.Minute
-	s.pass()
-	s.want()
-	if s.reads.Load() > 0 {
-		t.Errorf("%d records were read", s.reads.Load())
-	}
-}
-
-func TestTheWaitOfAnAdmittedSlotCountsFromItsAdmission(t *testing.T) {
-	s := newSite(t)
-	s.record(job.Record{Slot: slot(2), State: job.Running, Node: "alive"})
-	s.hold([]job.Slot{slot(2)}, []job.Slot{slot(1)})
-	s.pass()
-	s.shift = 4 * time.Minute
-	s.pass()
-	s.want()
-	s.record(job.Record{Slot: slot(2), State: job.Succeeded})
-	s.shift = 0 // the lock is written by the server's clock
-	s.hold([]job.Slot{slot(1)}, nil)
-	s.pass()
-	s.want()
-	s.shift = time.Minute
-	s.pass()
-	s.want(slot(1).ID() + `/r2 {"n":1}`)
 }
 
 // The revisions of the new ledger begin at 1 again, below those that were read before.

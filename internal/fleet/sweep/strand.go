@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/cronce-io/cronce/internal/broker/stream"
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -60,7 +61,7 @@ func (s *Sweeper) offerUnclaimed(ctx context.Context, w strandedMessage) error {
 	rec, _, err := s.cfg.Ledger.Read(ctx, w.Slot)
 	switch {
 	case errors.Is(err, job.ErrNotFound):
-		return s.sendAs(ctx, w.Queue, w.Message, w.Payload, "", offerOf(w.Sequence))
+		return s.sendAs(ctx, w.Queue, w.Message, w.Payload, "", core.OfferOf(w.Sequence))
 	case err == nil && rec.State.Final():
 		s.leftovers[w.key] = true
 	}

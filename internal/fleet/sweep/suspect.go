@@ -266,7 +266,7 @@ func (s *Sweeper) send(ctx context.Context, queue string, m core.Message, rec jo
 	if err != nil {
 		return err
 	}
-	return s.sendAs(ctx, queue, m, payload, rec.State, offerOf(revision))
+	return s.sendAs(ctx, queue, m, payload, rec.State, core.OfferOf(revision))
 }
 
 // sendAs publishes the slot's message as the n-th offer. If the job has left the queue and the queue has
@@ -336,11 +336,6 @@ func (s *Sweeper) offerFirst(ctx context.Context, shard job.Slot, whole job.Reco
 	m.CaughtUp = chained || err == nil && shard.Token != "" && len(entry.Job.After) > 0
 	return s.send(ctx, whole.Queue, m, job.Record{Slot: shard, Payload: whole.Payload}, revision)
 }
-
-// offerOf returns the offer number for a slot whose record is at revision. All sweeps that find
-// the record at this revision use the same number, so the stream folds their messages. The number
-// 1 belongs to "cronce verify".
-func offerOf(revision uint64) int { return int(revision) + 2 }
 
 // payload returns a triggered run's own payload, else the definition's as it is now.
 func (s *Sweeper) payload(ctx context.Context, rec job.Record) ([]byte, error) {

@@ -70,6 +70,7 @@ type Config struct {
 
 	Ledger   Ledger
 	Locks    Locks
+	Lines    Lines
 	Slots    Slots
 	Timers   Messages
 	Nodes    Nodes
@@ -154,12 +155,12 @@ type Sweeper struct {
 	published         map[job.Slot]publishedSlot
 	ledgerAt, locksAt wire.Cursor
 	unfinished        map[job.Slot]kv.Change
-	locks             map[string]kv.LockChange // the locks with a slot
+	locks             map[string]kv.LockChange // the locks with a slot, or with a line
+	linesAt, purged   map[string]uint64        // by job: up to where the entries of its line do not count any more, and were removed
 	ownedAt           time.Time                // when running slots of live nodes were last suspected
-	admitted          map[job.Slot]admittedSlot
-	listAgain         map[string]time.Time // by job, or "" for all: no listing of its messages before
-	leftovers         map[strandedKey]bool // stranded and unserved messages of slots that have ended
-	strandedAt        strandedKey          // the last stranded message that earlier passes of this round have looked at
+	listAgain         map[string]time.Time     // by job, or "" for all: no listing of its messages before
+	leftovers         map[strandedKey]bool     // stranded and unserved messages of slots that have ended
+	strandedAt        strandedKey              // the last stranded message that earlier passes of this round have looked at
 	moved             movedJobs
 
 	// chained are the slots of jobs that run after others, if they have no known record.
@@ -312,7 +313,8 @@ func (s *Sweeper) turn(ctx context.Context) error {
 // reset forgets what only the sweeping node needs.
 func (s *Sweeper) reset() {
 	s.ledgerAt, s.unfinished, s.chained = wire.Cursor{}, map[job.Slot]kv.Change{}, map[job.Slot]chainedSlot{}
-	s.locksAt, s.locks, s.admitted = wire.Cursor{}, map[string]kv.LockChange{}, map[job.Slot]admittedSlot{}
+	s.locksAt, s.locks = wire.Cursor{}, map[string]kv.LockChange{}
+	s.linesAt, s.purged = map[string]uint64{}, map[string]uint64{}
 	s.ownedAt, s.moved = time.Time{}, movedJobs{registry: s.cfg.Registry}
 	s.strandedAt, s.listAgain = strandedKey{}, map[string]time.Time{}
 	s.leftovers, s.unreadable = map[strandedKey]bool{}, map[job.Slot]error{}
@@ -364,6 +366,9 @@ func (s *Sweeper) Pass(ctx context.Context, live []exchange.NodeEvent) error {
 	if err := s.offerStopped(ctx, stopped, hasMessage); err != nil {
 		return err
 	}
+	if err := s.tendLines(ctx); err != nil {
+		return err
+	}
 	if err := s.offerChained(ctx, hasMessage); err != nil {
 		return err
 	}
@@ -385,9 +390,8 @@ func (s *Sweeper) readChanges(ctx context.Context, late map[string]plans.Entry) 
 		}
 		s.cfg.Seen.Note(c.Slot, c.Revision, c.Time)
 		delete(s.unreadable, c.Slot)
-		if c.Gone || c.State.Final() {
+		if c.Gone || c.State.Final() || c.State == job.Waiting { // tendLines looks after those that wait
 			delete(s.unfinished, c.Slot)
-			s.noteEnded(c.Slot)
 		} else {
 			s.unfinished[c.Slot] = c
 		}

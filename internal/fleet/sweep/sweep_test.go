@@ -89,7 +89,7 @@ func (s *site) at(node string) *sweep.Sweeper {
 
 func (s *site) config(node string) sweep.Config {
 	return sweep.Config{
-		Node: node, Ledger: countedLedger{s.Ledger(), &s.reads}, Locks: s.Locks(), Slots: s.Slots(), Timers: s.Timers(), Nodes: s.Nodes(), Registry: s.Jobs(), Ends: failingEnds{s.SweepEnds(), &s.endFailures},
+		Node: node, Ledger: countedLedger{s.Ledger(), &s.reads}, Locks: s.Locks(), Lines: s.Lines(), Slots: s.Slots(), Timers: s.Timers(), Nodes: s.Nodes(), Registry: s.Jobs(), Ends: failingEnds{s.SweepEnds(), &s.endFailures},
 		After: func(name string) []plans.Entry {
 			if name == "report" || name == "check" {
 				return s.after

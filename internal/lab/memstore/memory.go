@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -34,11 +35,13 @@ var ErrRefused = errors.New("maximum bytes exceeded")
 // Store is one namespace. New creates it.
 type Store struct {
 	ledger, jobs, nodes, state *Bucket
+	lines                      *Lines
 }
 
 // New returns an empty namespace.
 func New() *Store {
-	return &Store{newBucket("ledger"), newBucket("jobs"), newBucket("nodes"), newBucket("state")}
+	lines := &Lines{ids: map[string]uint64{}, entries: map[string][]core.Entry{}}
+	return &Store{newBucket("ledger"), newBucket("jobs"), newBucket("nodes"), newBucket("state"), lines}
 }
 
 func (s *Store) Ledger() *Ledger { return &Ledger{s.ledger} }
@@ -53,6 +56,8 @@ func (s *Store) AlertStates() *AlertStates { return &AlertStates{s.state} }
 
 // Locks shares a bucket with AlertStates and Watermark, so the faults of one apply to all three.
 func (s *Store) Locks() *Locks { return &Locks{s.state} }
+
+func (s *Store) Lines() *Lines { return s.lines }
 
 // Bucket is a KV bucket in memory: a map with revisions.
 type Bucket struct {

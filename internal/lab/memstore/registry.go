@@ -138,7 +138,3 @@ func (l *Locks) Read(ctx context.Context, name string) (core.Lock, uint64, error
 func (l *Locks) Write(ctx context.Context, lock core.Lock, revision uint64) (uint64, error) {
 	return l.put(ctx, "lock."+lock.Job, lock.Nonce, lock, revision)
 }
-
-func (l *Locks) Send(ctx context.Context, lock core.Lock, revision uint64, answered func(uint64, error)) {
-	go func() { answered(l.Write(ctx, lock, revision)) }()
-}

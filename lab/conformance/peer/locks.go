@@ -1,18 +1,20 @@
 package peer
 
 import (
-	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
 
-	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/cronce-io/cronce/job"
 )
 
-// Scenarios about locks.
+// Scenarios about locks and the lines of their jobs.
 
 func locking(f frame) bool { return f.isPublish() && f.subject == state+"lock.work" }
 
@@ -36,11 +38,92 @@ func (s *stage) holdsPlace(name string, places int) {
 	})
 }
 
+// holder returns the lock's place of a slot, or nil.
+func (v stored) holder(id string) value {
+	holders, _ := v.value["holders"].([]any)
+	for _, one := range holders {
+		if h, _ := one.(map[string]any); h["id"] == id {
+			return h
+		}
+	}
+	return nil
+}
+
+// line returns the bodies of the messages in the line of a job, by sequence.
+func (s *stage) line(name string) (entries map[uint64]value, err error) {
+	stream, err := s.js.Stream(s.ctx, namespace+"_waiting")
+	if err != nil {
+		return nil, err
+	}
+	entries = map[uint64]value{}
+	for n := stream.CachedInfo().State.FirstSeq; n <= stream.CachedInfo().State.LastSeq && n > 0; n++ {
+		m, err := stream.GetMsg(s.ctx, n)
+		if errors.Is(err, jetstream.ErrMsgNotFound) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		if m.Subject == waits+name {
+			entries[n] = frame{data: m.Data}.body()
+		}
+	}
+	return entries, nil
+}
+
+// entryOf returns the entry of a slot in the line of its job, or nil.
+func (s *stage) entryOf(name, id string) (value, error) {
+	entries, err := s.line(name)
+	for _, e := range entries {
+		if e["id"] == id {
+			return e, nil
+		}
+	}
+	return nil, err
+}
+
+// waiting reports whether the lock of a job says that slots may stand in the line.
+func (s *stage) waiting(name string) bool {
+	lock, err := s.lookup("state", "lock."+name)
+	return err == nil && lock.value["waiting"] == true
+}
+
+// stands puts a slot into the line of its job, as another worker does before it looks at the lock. It returns the
+// revision of the record, and the sequence of the entry.
+func (s *stage) stands(id string, at time.Time, members value) (revision, sequence uint64) {
+	r := value{"v": 1, "id": id, "queue": "default", "state": "waiting", "attempt": 0, "node": "peer-9-9-z", "published": at.UTC(), "payload": []byte(`{"ms":10}`)}
+	slot, err := job.ParseSlotID(id)
+	s.must(err)
+	if slot.Token == "" {
+		delete(r, "payload")
+		r["due"] = slot.At
+	}
+	e := value{"v": 1, "id": id, "at": at.UTC()}
+	maps.Copy(r, members)
+	maps.Copy(e, members)
+	revision = s.set("ledger", key(id), r)
+	return revision, s.enters(slot.Job, jsonOf(e))
+}
+
+// enters puts a message into the line of a job.
+func (s *stage) enters(name string, entry []byte) (sequence uint64) {
+	ack, err := s.js.Publish(s.ctx, waits+name, entry)
+	s.must(err)
+	return ack.Sequence
+}
+
+// endsElsewhere has a slot that another node ran end there: its record gets an outcome, and its message is
+// delivered to the client, because that node died before it took the slot out of the lock.
+func (s *stage) endsElsewhere(id string, r value, state string) {
+	s.set("ledger", key(id), ended(r, state))
+	name, _, _ := strings.Cut(id, ":")
+	s.publish(name, id, 10, "Nats-Msg-Id", id+"/r999")
+}
+
 func guarded(s *stage) {
 	s.define("work", value{"overlap": "queue"}, nil)
-	gone := time.Now().UTC().Add(-25 * time.Hour) // older than the horizon and a lease, and there is no record
-	s.set("state", "lock.work", value{"v": 1, "job": "work", "x_shade": "blue", "holders": []value{{"id": "work:@gone", "at": gone, "since": gone}}})
-	s.launch("work")
+	s.set("state", "lock.work", value{"v": 1, "job": "work", "x_shade": "blue", "holders": []value{}})
+	node := s.launch("work")
 	heal := s.unanswered(locking, false)
 	s.holdsPlace("work", 1)
 	id := s.offer("work", "one", 1500)
@@ -54,94 +137,249 @@ func guarded(s *stage) {
 	heal()
 	s.starts("X-1", id)
 	lock := s.get("state", "lock.work")
-	holders, _ := lock.value["holders"].([]any)
-	if len(holders) != 1 {
-		s.fails("X-1", "the handler runs, and the lock has the holders %v", holders)
+	if h := lock.holder(id); h == nil || h["node"] != node {
+		s.fails("X-1", "the handler runs on node %s, and the lock is %v", node, lock.value)
 	}
 	if lock.text("x_shade") != "blue" {
 		s.breaks("V-3", "the lock lost its member x_shade: %v", lock.value)
 	}
-	holder, _ := holders[0].(map[string]any)
-	holder["since"] = time.Now().UTC().Add(time.Second) // it was reopened meanwhile
+	lock.holder(id)["node"] = "peer-1-1-a" // it was reopened there meanwhile
 	s.set("state", "lock.work", lock.value)
 	s.succeeds("C-6", id)
 	s.acked(id)
-	s.never("X-4", silence/4, func() string {
-		if now := s.get("state", "lock.work"); !strings.Contains(string(jsonOf(now.value)), id) {
-			return "the slot was taken out of the lock, although it has a newer since there"
+	s.never("X-7", silence/4, func() string {
+		if s.get("state", "lock.work").holder(id) == nil {
+			return "the slot was taken out of the lock, although another node has its place"
 		}
 		return ""
 	})
-
-	s.wakes()
+	s.set("state", "lock.work", value{"v": 1, "job": "work", "holders": []value{}})
+	two := s.offer("work", "two", 10)
+	s.succeeds("X-1", two)
+	s.acked(two)
 }
 
-// wakes has a slot of another worker wait in the lock while the client's slot holds the place. Then the
-// waiting slot must get the place.
-func (s *stage) wakes() {
-	const waiting = "work:@waiting"
-	id := s.offer("work", "two", 500)
-	s.starts("X-1", id)
-	lock, now := s.get("state", "lock.work"), time.Now().UTC()
-	lock.value["waiting"] = []value{{"id": waiting, "at": now, "since": now}}
+func standing(f frame) bool { return f.isPublish() && f.subject == waits+"work" }
+
+// lockStands has a slot of another node hold the place. The entry of the client's slot is stored, and not answered.
+func lockStands(s *stage) {
+	s.define("work", value{"overlap": "queue"}, nil)
+	held := "work:@zero"
+	r := running(held, "peer-1-1-a", 1)
+	s.peer("peer-1-1-a", nil)
+	s.set("ledger", key(held), r)
+	s.holds("work", held, time.Now())
+	s.tap.rule(func(f frame) verdict {
+		if standing(f) {
+			id, _ := f.body()["id"].(string)
+			if v, err := s.lookup("ledger", key(id)); err == nil && v.text("state") != "waiting" {
+				s.breaks("X-4", "the entry of %s is published while its record is %q: want waiting", id, v.text("state"))
+			}
+		}
+		return pass
+	})
+	heal := s.unanswered(standing, false)
+	s.launch("work")
+	id := s.offer("work", "one", 10)
+	s.await("X-4", "a second copy of the entry of "+id+", which is not answered", func() bool { return len(s.tap.frames(standing)) > 1 })
+	revision := s.slot(id).revision
+	for _, f := range s.tap.frames(standing) {
+		if want := fmt.Sprintf("%s/w%d", id, revision); f.header("Nats-Msg-Id") != want || f.body()["id"] != id {
+			s.breaks("X-4", "the entry of %s, whose record is at revision %d, has the message ID %q and the body %s: want %q", id, revision, f.header("Nats-Msg-Id"), f.data, want)
+		}
+	}
+	s.never("X-4", silence/4, func() string {
+		if slices.Contains(s.answersOf(id), "ack") {
+			return "the message of " + id + " is acked, and its entry is not answered"
+		}
+		return ""
+	})
+	heal()
+	s.acked(id)
+	s.never("X-1", silence/2, s.notStarted(id, "another slot holds the only place"))
+	s.endsElsewhere(held, r, "succeeded")
+	s.await("X-7", held+", which has ended, to be taken out of the lock", func() bool { return s.get("state", "lock.work").holder(held) == nil })
+	s.succeeds("X-8", id)
+}
+
+// lockLook has the holder leave after the client's slot was refused a place, and before its entry is in the line. So
+// the worker of the holder finds the line empty.
+func lockLook(s *stage) {
+	s.define("work", value{"overlap": "queue"}, nil)
+	held := "work:@zero"
+	s.set("ledger", key(held), running(held, "peer-1-1-a", 1))
+	s.holds("work", held, time.Now())
+	var once atomic.Bool
+	s.tap.rule(func(f frame) verdict {
+		if standing(f) && once.CompareAndSwap(false, true) {
+			s.set("ledger", key(held), ended(running(held, "peer-1-1-a", 1), "succeeded"))
+			s.set("state", "lock.work", value{"v": 1, "job": "work", "holders": []value{}})
+		}
+		return pass
+	})
+	s.launch("work", "CRONCE_UNDER_TEST_PRODUCE=0")
+	s.succeeds("X-4", s.offer("work", "one", 10))
+}
+
+// lockLineAgain has a slot enter the line just before the client writes that it is empty. The worker of that slot has
+// found waiting set before, and does not look again.
+func lockLineAgain(s *stage) {
+	s.define("work", value{"overlap": "queue"}, nil)
+	const late = "work:@late"
+	var once atomic.Bool
+	s.tap.rule(func(f frame) verdict {
+		if locking(f) && f.body()["waiting"] == nil && s.waiting("work") && s.willBeWon(f, "state", "lock.work") && once.CompareAndSwap(false, true) {
+			s.stands(late, time.Now(), nil)
+		}
+		return pass
+	})
+	s.launch("work", "CRONCE_UNDER_TEST_PRODUCE=0")
+	s.starts("X-1", s.offer("work", "one", 1500))
+	lock := s.get("state", "lock.work")
+	lock.value["waiting"] = true // since some slot stood in the line that has been cancelled
 	s.set("state", "lock.work", lock.value)
-	s.await("X-5", waiting+", which waits in the lock, to get the place of "+id, func() bool {
-		return strings.Contains(string(jsonOf(s.get("state", "lock.work").value["holders"])), waiting)
+	s.await("X-9", "a write of the lock without waiting", once.Load)
+	s.succeeds("X-9", late)
+}
+
+func lockCalls(s *stage) {
+	s.define("work", value{"overlap": "queue"}, nil)
+	s.holdsPlace("work", 1)
+	s.launch("work", "CRONCE_UNDER_TEST_PRODUCE=0")
+	id := s.offer("work", "one", 2000)
+	s.starts("X-1", id)
+	now := time.Now()
+	const gone, first, second = "work:@gone", "work:@first", "work:@second"
+	s.enters("work", []byte("not an entry"))
+	s.enters("work", jsonOf(value{"v": 1, "id": "other:@x", "at": now.Add(-time.Hour).UTC()}))
+	s.stands(gone, now.Add(-3*time.Minute), nil)
+	s.set("ledger", key(gone), ended(running(gone, "peer-1-1-a", 1), "cancelled"))
+	s.stands(second, now.Add(-time.Minute), nil)
+	revision, last := s.stands(first, now.Add(-2*time.Minute), nil)
+	lock := s.get("state", "lock.work")
+	lock.value["waiting"] = true
+	s.set("state", "lock.work", lock.value)
+	s.tap.rule(func(f frame) verdict {
+		if !locking(f) || !s.willBeWon(f, "state", "lock.work") {
+			return pass
+		}
+		before, err := s.lookup("state", "lock.work")
+		after := stored{value: f.body()}.holder(first)
+		if err == nil && before.holder(id) != nil && (stored{value: f.body()}).holder(id) == nil && (after == nil || after["node"] != nil) {
+			s.breaks("X-8", "the write with which %s leaves its lock does not give the place to %s, without a node: %s", id, first, f.data)
+		}
+		return pass
 	})
-	s.await("X-5", "a message for the worker of "+waiting+", which has a place now", func() bool {
-		return len(s.tap.frames(func(f frame) bool {
-			return f.isPublish() && f.subject == namespace+".lock.work" && string(f.data) == waiting
-		})) > 0
+	s.succeeds("C-6", id)
+	s.starts("X-8", first)
+	if len(s.did("start", second)) > 0 {
+		s.breaks("X-8", "%s, which is younger than %s, was called before it", second, first)
+	}
+	called := s.tap.frames(func(f frame) bool {
+		return f.isPublish() && f.header("Cronce-Slot") == first && strings.HasPrefix(f.subject, slots)
 	})
+	if want := fmt.Sprintf("%s/r%d", first, revision+2); len(called) == 0 || called[0].header("Nats-Msg-Id") != want || called[0].subject != slots+"default.work" || string(called[0].data) != `{"ms":10}` {
+		s.breaks("X-8", "the messages of %s, which was called, are %v: want the message ID %q, and the payload of its record", first, called, want)
+	}
+	s.succeeds("X-8", second)
+	s.await("X-8", "the lock to say that the line is empty", func() bool {
+		lock := s.get("state", "lock.work")
+		return lock.value["waiting"] == nil && lock.number("line") > int(last)
+	})
+	if r := s.slot(gone); r.text("state") != "cancelled" {
+		s.breaks("K-1", "the slot %s had its outcome when it was in the line, and is %q now", gone, r.text("state"))
+	}
+}
+
+// lockDisplaced has the client take out a holder that has ended. The older one of the slots that stand in the line was
+// displaced: it gets a message without a place, and is skipped.
+func lockDisplaced(s *stage) {
+	s.define("work", value{"overlap": "latest", "payload": value{"ms": 10}}, value{"schedule": everySecond})
+	held := "work:@zero"
+	at := time.Now().UTC().Truncate(time.Second).Add(time.Second)
+	older, newest := job.NewSlot("work", at).ID(), job.NewSlot("work", at.Add(time.Second)).ID()
+	r := running(held, "peer-1-1-a", 1)
+	s.set("ledger", key(held), r)
+	s.stands(older, at, value{"on_time": true})
+	s.stands(newest, at.Add(time.Second), value{"on_time": true})
+	s.set("state", "lock.work", value{"v": 1, "job": "work", "waiting": true, "newest": at.Add(time.Second), "holders": []value{{"id": held, "at": at, "since": at}}})
+	s.holdsPlace("work", 1)
+	s.launch("work", "CRONCE_UNDER_TEST_PRODUCE=0")
+	s.endsElsewhere(held, r, "succeeded")
+	s.succeeds("X-8", newest)
+	s.await("X-8", older+", which a newer slot has displaced, to be skipped", func() bool { return s.slot(older).text("state") == "skipped" })
+}
+
+func lockLeaves(s *stage) {
+	s.define("work", value{"overlap": "queue"}, nil)
+	s.launch("work")
+	id := s.offer("work", "one", 500)
+	s.starts("X-1", id)
+	heal := s.unanswered(locking, true)
+	s.succeeds("C-6", id)
+	s.never("X-6", silence, func() string {
+		if slices.Contains(s.answersOf(id), "ack") {
+			return "the message of " + id + " is acked, and the write with which it leaves its lock is not stored"
+		}
+		return ""
+	})
+	heal()
+	s.acked(id)
+	if s.get("state", "lock.work").holder(id) != nil {
+		s.breaks("X-6", "the message of %s is acked, and it is in its lock", id)
+	}
 }
 
 func lockLost(s *stage) {
 	s.define("work", value{"overlap": "queue"}, nil)
-	held := "work:@zero"
+	held := job.NewSlot("work", time.Now().UTC().Truncate(time.Second)).ID() // of a run, no ack may come while its record is reopened
 	r := running(held, "peer-1-1-a", 1)
-	s.set("ledger", key(held), ended(r, "failed"))
 	s.holds("work", held, time.Now())
-	s.launch("work")
 	var once atomic.Bool
 	s.tap.rule(func(f frame) verdict {
-		if locking(f) && once.CompareAndSwap(false, true) {
+		if locking(f) && (stored{value: f.body()}).holder(held) == nil && once.CompareAndSwap(false, true) {
 			s.set("ledger", key(held), retrying(r, time.Now().Add(time.Hour)))
-			s.holds("work", held, time.Now())
+			s.set("state", "lock.work", value{"v": 1, "job": "work", "holders": []value{{"id": held, "at": time.Now().UTC(), "since": time.Now().UTC(), "node": "peer-2-2-b"}}})
 		}
 		return pass
 	})
+	s.launch("work", "CRONCE_UNDER_TEST_PRODUCE=0")
+	s.endsElsewhere(held, r, "failed")
+	s.await("X-7", "a write of the lock that takes out "+held+", which has ended", once.Load)
 	id := s.offer("work", "one", 10)
-	s.await("X-2", "a write of the lock, whose only holder has ended", func() bool { return len(s.tap.frames(locking)) > 0 })
 	s.never("X-3", silence, func() string {
-		if lock := s.get("state", "lock.work"); once.Load() && lock.value["holders"] != nil && !strings.Contains(string(jsonOf(lock.value["holders"])), held) {
+		if s.get("state", "lock.work").holder(held) == nil {
 			return held + " was taken out of the lock, although it was reopened before that"
 		}
 		return s.notStarted(id, "another slot holds the only place, and the client's write of the lock was refused")()
 	})
 	s.set("ledger", key(held), ended(r, "succeeded"))
-	s.succeeds("X-2", id)
+	s.publish("work", held, 10, "Nats-Msg-Id", held+"/r998")
+	s.succeeds("X-7", id)
 }
 
-// lockUnclaimed has another worker put a slot into the lock, and not claim it yet.
-func lockUnclaimed(s *stage) {
-	s.define("work", value{"overlap": "queue"}, nil)
+// lockSkips has another worker put a slot into the lock, and not claim it yet.
+func lockSkips(s *stage) {
+	s.define("work", value{"overlap": "skip"}, value{"schedule": everySecond})
+	at := time.Now().UTC().Truncate(time.Second).Add(time.Second)
+	ids := []string{job.NewSlot("work", at).ID(), job.NewSlot("work", at.Add(time.Second)).ID(), job.NewSlot("work", at.Add(2*time.Second)).ID()}
 	held := "work:@zero"
-	s.holds("work", held, time.Now())
-	s.launch("work")
-	id := s.offer("work", "one", 10)
-	stays := func(must, why string) {
-		s.never(must, silence, func() string {
-			if lock := s.get("state", "lock.work"); !strings.Contains(string(jsonOf(lock.value["holders"])), held) {
-				return held + " was taken out of the lock, although " + why
-			}
-			return s.notStarted(id, "another slot holds the only place")()
-		})
-	}
-	stays("X-2", "it has not ended: no worker has claimed it yet")
+	s.holds("work", held, at.Add(-time.Minute))
+	s.launch("work", "CRONCE_UNDER_TEST_PRODUCE=0")
+	s.publish("work", ids[0], 10)
+	s.await("X-2", ids[0]+" to be skipped: an older slot has the place, which no worker has claimed yet", func() bool { return s.slot(ids[0]).text("state") == "skipped" })
 	s.set("ledger", key(held), value{"v": 2, "id": held, "state": "succeeded"})
-	stays("V-2", "its record has version 2")
+	s.publish("work", ids[1], 10)
+	s.never("V-2", silence, func() string {
+		if s.get("state", "lock.work").holder(held) == nil || s.slot(ids[1]).value != nil {
+			return ids[1] + " was decided, although the record of the holder has version 2"
+		}
+		return ""
+	})
 	s.set("ledger", key(held), ended(running(held, "peer-1-1-a", 1), "succeeded"))
-	s.succeeds("X-2", id)
+	s.succeeds("X-2", ids[1])
+	s.publish("work", ids[2], 10)
+	s.succeeds("X-2", ids[2])
 }
 
 // lockPlaces has a slot of another node hold one place of two, and the client's first slot the other one,
@@ -164,7 +402,7 @@ func lockPlaces(s *stage) {
 		}
 		return len(s.did("start", id)) > 1
 	})
-	s.set("ledger", key(held), ended(s.slot(held).value, "succeeded"))
+	s.endsElsewhere(held, s.slot(held).value, "succeeded")
 	s.succeeds("X-2", next)
 }
 
@@ -191,7 +429,7 @@ func lockMoves(s *stage) {
 		}
 		return s.notStarted(id, "another slot holds the only place")()
 	})
-	s.set("ledger", key(held), ended(running(held, "peer-1-1-a", 1), "succeeded"))
+	s.endsElsewhere(held, running(held, "peer-1-1-a", 1), "succeeded")
 	s.succeeds("X-1", id)
 
 	const adopted = "work:@adopted" // it is claimed by the client's node, and the client does not know that
@@ -199,240 +437,4 @@ func lockMoves(s *stage) {
 	s.holdsPlace("work", 1)
 	s.offer("work", "adopted", 10)
 	s.succeeds("X-1", adopted)
-}
-
-// replacing prepares a job under replace, with a slot that runs on another node. It returns that slot,
-// its record and the record's revision, the slot that is to replace it, and a function that ends the
-// node.
-func (s *stage) replacing(owner string) (older string, r value, fence uint64, newer string, die func()) {
-	s.define("work", value{"overlap": "replace"}, value{"schedule": everySecond})
-	die = s.peer(owner, nil)
-	before := time.Now().UTC().Truncate(time.Second).Add(time.Second) // the definition has no earlier slots
-	at := before.Add(time.Second)
-	older, newer = job.NewSlot("work", before).ID(), job.NewSlot("work", at).ID()
-	r = running(older, owner, 1)
-	s.set("state", "lock.work", value{
-		"v": 1, "job": "work", "newest": before, "holders": []value{{"id": older, "at": before, "on_time": true, "since": before}},
-	})
-	return older, r, s.set("ledger", key(older), r), newer, die
-}
-
-func lockReplaces(s *stage) {
-	const owner = "peer-1-1-a"
-	older, r, fence, newer, _ := s.replacing(owner)
-	var asked atomic.Int32
-	s.serve(owner, func(m *nats.Msg) {
-		var q struct {
-			ID       string `json:"id"`
-			Fence    uint64 `json:"fence"`
-			Claim    uint64 `json:"claim"`
-			Replaced bool   `json:"replaced"`
-			By       string `json:"by"`
-		}
-		switch err := json.Unmarshal(m.Data, &q); {
-		case err != nil:
-			s.breaks("X-2", "a request to the owner of the older slot cannot be read: %s", m.Data)
-		case q.Claim > 0:
-			_ = m.Respond([]byte(`{"v":1,"holds":true}`))
-		case q.ID != older || q.Fence != fence || !q.Replaced || q.By != newer:
-			s.breaks("X-2", "the owner of %s (fence %d) is asked %s: want its ID, its fence, replaced, and by %s", older, fence, m.Data, newer)
-		case asked.Add(1) > 1: // the first request is not answered
-			_ = m.Respond([]byte(`{"v":1,"ending":true}`))
-		}
-	})
-	s.launch("work", "CRONCE_UNDER_TEST_PRODUCE=0")
-	s.publish("work", newer, 10)
-	s.await("X-2", "a request to the owner of the older slot to end it", func() bool { return asked.Load() > 0 })
-	s.never("K-2", 2*silence, func() string {
-		if s.slot(older).revision != fence {
-			return "the record of the older slot was written over, although its owner lives"
-		}
-		return s.notStarted(newer, "the older slot has not ended")()
-	})
-	replaced := ended(r, "cancelled")
-	replaced["error"] = "replaced by " + newer
-	s.set("ledger", key(older), replaced)
-	s.succeeds("X-2", newer)
-}
-
-// lockReplacesDead has the owner of the older slot die. Either slot's worker may end the older one.
-func lockReplacesDead(s *stage) {
-	older, _, _, newer, die := s.replacing("peer-1-1-a")
-	die()
-	s.launch("work", "CRONCE_UNDER_TEST_PRODUCE=0")
-	s.publish("work", older, 10)
-	s.publish("work", newer, 10)
-	s.await("X-2", older+" to be cancelled: a newer slot replaces it, and its owner is dead", func() bool { return s.slot(older).text("state") == "cancelled" })
-	if got := s.slot(older); got.text("error") != "replaced by "+newer {
-		s.breaks("X-2", "the record of the older slot is %v: want the error %q", got.value, "replaced by "+newer)
-	}
-	s.succeeds("X-2", newer)
-}
-
-// lockReplacesRetrying has no node own the older slot: its next attempt is due in an hour.
-func lockReplacesRetrying(s *stage) {
-	older, r, fence, newer, _ := s.replacing("peer-1-1-a")
-	_, err := s.put("ledger", key(older), retrying(r, time.Now().Add(time.Hour)), fence)
-	s.must(err)
-	s.launch("work", "CRONCE_UNDER_TEST_PRODUCE=0")
-	s.publish("work", newer, 10)
-	s.succeeds("X-2", newer)
-	if got := s.slot(older); got.text("state") != "cancelled" || got.text("error") != "replaced by "+newer {
-		s.breaks("X-2", "the record of the older slot, which no node owns, is %v: want cancelled, and the error %q", got.value, "replaced by "+newer)
-	}
-}
-
-func lockReplacesLate(s *stage) {
-	older, r, _, newer, _ := s.replacing("peer-1-1-a")
-	var once atomic.Bool
-	s.tap.rule(func(f frame) verdict {
-		if locking(f) && once.CompareAndSwap(false, true) {
-			s.set("ledger", key(older), ended(r, "succeeded"))
-		}
-		return pass
-	})
-	s.launch("work", "CRONCE_UNDER_TEST_PRODUCE=0")
-	s.publish("work", newer, 10)
-	s.succeeds("X-2", newer)
-	if got := s.slot(older); got.text("state") != "succeeded" {
-		s.breaks("K-1", "the older slot succeeded just before it was to be replaced, and its record was written over: %v", got.value)
-	}
-}
-
-// lockNotOnTime has slots wait that look like the newest, and may displace nothing.
-func lockNotOnTime(s *stage) {
-	older, r, fence, newer, _ := s.replacing("peer-1-1-a")
-	at, err := time.Parse(time.RFC3339, strings.TrimPrefix(newer, "work:"))
-	s.must(err)
-	s.holdsPlace("work", 1)
-	s.launch("work", "CRONCE_UNDER_TEST_PRODUCE=0")
-	var late []string
-	for i, header := range [][2]string{{"Cronce-Backfill", "1"}, {"Cronce-Caught-Up", "1"}, {"Nats-Msg-Id", "/r2"}} {
-		id := job.NewSlot("work", at.Add(time.Duration(i)*time.Second)).ID()
-		late = append(late, id)
-		if header[0] == "Nats-Msg-Id" {
-			header[1] = id + header[1]
-		}
-		s.publish("work", id, 10, header[0], header[1])
-	}
-	begun := job.NewSlot("work", at.Add(3*time.Second)).ID()
-	s.set("ledger", key(begun), retrying(running(begun, "peer-9-9-z", 1), time.Now()))
-	s.publish("work", begun, 10)
-	earliest := time.Now()
-	late = append(late, begun, s.offer("work", "mine", 10))
-	for _, id := range late {
-		s.await("X-2", id+" to wait in the lock", func() bool {
-			if lock := s.get("state", "lock.work"); lock.waits(id) != nil {
-				s.isNotOnTime(id, lock.waits(id), earliest)
-				return true
-			}
-			return slices.Contains(final, s.slot(id).text("state"))
-		})
-	}
-	if s.slot(older).revision != fence || len(s.tap.frames(func(f frame) bool { return f.isPublish() && f.body()["replaced"] == true })) > 0 {
-		s.breaks("X-2", "%s was to be ended for slots that are not on time", older)
-	}
-	s.set("ledger", key(older), ended(r, "succeeded"))
-	for _, id := range late {
-		s.succeeds("X-2", id)
-	}
-}
-
-// waits returns the lock's entry of a slot that waits in it, or nil.
-func (v stored) waits(id string) value {
-	list, _ := v.value["waiting"].([]any)
-	for _, one := range list {
-		if entry, _ := one.(map[string]any); entry["id"] == id {
-			return entry
-		}
-	}
-	return nil
-}
-
-// isNotOnTime checks the lock's entry of a slot that is not on time. For a triggered run, "at" is when
-// its message was published, which was after earliest.
-func (s *stage) isNotOnTime(id string, entry value, earliest time.Time) {
-	if entry["on_time"] == true {
-		s.fails("X-2", "%s is on_time in the lock: its message or its record says that it is not", id)
-	}
-	slot, err := job.ParseSlotID(id)
-	s.must(err)
-	at, err := time.Parse(time.RFC3339Nano, stored{value: entry}.text("at"))
-	if isPlanned := slot.Token == ""; err != nil || isPlanned && !at.Equal(slot.At) || !isPlanned && (at.Before(earliest) || at.After(time.Now())) {
-		s.breaks("X-2", "%s has at %v in the lock: want its instant, or when its message was published", id, entry["at"])
-	}
-}
-
-// lockRenewed has a slot in the lock that had ended and was given a new start. Another worker may have
-// seen the end, and be about to take the slot out. So the slot may be claimed only after a write that
-// gives it a new since.
-func lockRenewed(s *stage) {
-	s.define("work", value{"overlap": "queue"}, nil)
-	id, since := "work:@one", time.Now().UTC().Add(-time.Minute).Truncate(time.Second)
-	s.holds("work", id, since)
-	reopened := retrying(running(id, "peer-9-9-z", 1), time.Now())
-	s.set("ledger", key(id), reopened)
-	s.tap.rule(func(f frame) verdict {
-		if isClaim(f) {
-			if lock, err := s.lookup("state", "lock.work"); err == nil && strings.Contains(string(jsonOf(lock.value)), `"since":"`+since.Format(time.RFC3339)) {
-				s.breaks("X-2", "%s is claimed again after its new start, with its old since in the lock: %v", id, lock.value)
-			}
-		}
-		return pass
-	})
-	// Another slot runs elsewhere and is reopened just before the client claims it.
-	const two = "work:@two"
-	var holders atomic.Value
-	s.tap.rule(func(f frame) verdict {
-		if !isClaim(f) || f.body()["id"] != two {
-			return pass
-		}
-		lock, _ := s.lookup("state", "lock.work")
-		now := string(jsonOf(lock.value["holders"]))
-		if holders.CompareAndSwap(nil, now) {
-			reopened["id"] = two
-			s.set("ledger", key(two), reopened)
-		} else if holders.Load() == now {
-			s.breaks("X-2", "%s is claimed again after its record has changed, with its old since in the lock: %s", two, now)
-		}
-		return pass
-	})
-	s.launch("work")
-	s.offer("work", "one", 10, "Nats-Msg-Id", id+"/r2")
-	s.succeeds("X-2", id)
-	s.offer("work", "two", 10)
-	s.succeeds("X-2", two)
-	// The third one has no record: only its message says that its since may be from before a new start.
-	const three = "work:@three"
-	s.holds("work", three, since)
-	s.offer("work", "three", 10, "Nats-Msg-Id", three+"/r2")
-	s.succeeds("X-2", three)
-}
-
-func foreignLock(s *stage) {
-	s.define("work", value{"overlap": "queue"}, nil)
-	s.define("other", value{"overlap": "queue"}, nil)
-	before := map[string]uint64{
-		"work":  s.holds("work", "other:@x", time.Now()),
-		"other": s.set("state", "lock.other", value{"v": 1, "job": "work", "holders": []value{}}),
-	}
-	s.launch("work,other")
-	for job := range before {
-		s.offer(job, "one", 10)
-	}
-	s.never("M-2", silence, func() string {
-		for job, revision := range before {
-			if s.get("state", "lock."+job).revision != revision {
-				return "the lock of " + job + ", which names another job or a slot of it, was written over"
-			}
-			if why := s.notStarted(job+":@one", "the lock of its job cannot be read")(); why != "" {
-				return why
-			}
-		}
-		return ""
-	})
-	for job := range before {
-		s.set("state", "lock."+job, value{"v": 1, "job": job, "holders": []value{}})
-		s.succeeds("X-2", job+":@one")
-	}
 }

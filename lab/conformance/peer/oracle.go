@@ -19,6 +19,8 @@ const (
 	nodes  = "$KV." + namespace + "_nodes."
 	slots  = namespace + ".slot."
 
+	waits = namespace + ".wait."
+
 	getLedger = "$JS.API.STREAM.MSG.GET.KV_" + namespace + "_ledger"
 )
 
@@ -81,6 +83,8 @@ func (s *stage) watch() {
 			d.mu.Unlock()
 		case f.isPublish() && strings.HasPrefix(f.subject, "$KV.") && f.expected() == "":
 			s.breaks("W-1", "the client writes %s without a revision", f.subject)
+		case f.isPublish() && strings.HasPrefix(f.subject, slots):
+			s.inItsLane(f)
 		case f.isPublish() && strings.HasPrefix(f.subject, state+"lock."):
 			s.keepsHolders(f)
 		case f.isPublish() && strings.HasPrefix(f.subject, "$JS.API.STREAM.UPDATE."), f.isPublish() && strings.HasPrefix(f.subject, "$JS.API.STREAM.DELETE."):
@@ -115,9 +119,7 @@ func (s *stage) keepsHolders(f frame) {
 		if strings.Contains(kept, string(jsonOf(id))) {
 			continue
 		}
-		at := stored{value: holder}.instant("at")
-		r, err := s.lookup("ledger", key(id))
-		if isOld := r.value == nil && time.Since(at) > 24*time.Hour; err == nil && !isOld && !slices.Contains(final, r.text("state")) {
+		if r, err := s.lookup("ledger", key(id)); err == nil && !slices.Contains(final, r.text("state")) {
 			s.breaks("X-1", "%s is taken out of its job's lock, and has not ended: its record is %q", id, r.text("state"))
 		}
 	}
@@ -133,7 +135,11 @@ func (s *stage) settled(d *delivered, f frame) {
 	if before != "" {
 		s.breaks("C-9", "the client answers one message of %s twice: %s and then %s", id, before, f.settles())
 	}
-	if f.settles() != "ack" || id == "" || !strings.Contains(id, ":@") {
+	if f.settles() != "ack" || id == "" {
+		return
+	}
+	s.hasLeft(id)
+	if !strings.Contains(id, ":@") {
 		return
 	}
 	if _, err := job.ParseSlotID(id); err != nil {
@@ -144,8 +150,68 @@ func (s *stage) settled(d *delivered, f frame) {
 	if err == nil && v.value == nil && strings.Contains(id, "#") { // what ends a shard may end the whole
 		v, err = s.lookup("ledger", key(id[:strings.LastIndex(id, "#")]))
 	}
+	if err == nil && v.text("state") == "waiting" {
+		s.standsInLine(id, v)
+		return
+	}
 	if err == nil && !slices.Contains(final, v.text("state")) && (v.value["shards"] == nil || strings.Contains(id, "#")) { // a message for the whole only asks
 		s.breaks("C-10", "the client acks the message of %s while its record is %q at revision %d", id, v.text("state"), v.revision)
+	}
+}
+
+// hasLeft checks that a slot whose message is acked has left its job's lock, if this client held the place
+// for it and wrote its outcome.
+func (s *stage) hasLeft(id string) {
+	slot, err := job.ParseSlotID(id)
+	if err != nil {
+		return
+	}
+	whole := slot.Whole()
+	lock, err := s.lookup("state", "lock."+slot.Job)
+	r, recordErr := s.lookup("ledger", whole.Key())
+	if err != nil || recordErr != nil || !slices.Contains(final, r.text("state")) {
+		return
+	}
+	if h := lock.holder(whole.ID()); h != nil && h["node"] == r.value["node"] {
+		s.breaks("X-6", "the message of %s, which has its outcome, is acked before it has left its job's lock: %v", id, lock.value)
+	}
+}
+
+// standsInLine checks that a slot whose message is acked while its record v is waiting has an entry in its job's
+// line, and that the lock says so.
+func (s *stage) standsInLine(id string, v stored) {
+	name, _, _ := strings.Cut(id, ":")
+	lock, err := s.lookup("state", "lock."+name)
+	if err != nil || lock.holder(id) != nil { // it has been called
+		return
+	}
+	switch e, err := s.entryOf(name, id); {
+	case err != nil:
+	case e == nil:
+		s.breaks("X-4", "the message of %s is acked while its record is waiting, and the line of its job has no entry of it", id)
+	case lock.value["waiting"] != true:
+		s.breaks("X-4", "the message of %s is acked while it stands in the line, and its job's lock does not say that slots wait: %v", id, lock.value)
+	}
+}
+
+// publishesTo reports whether the frame is a slot message of the client for a job, in either lane of a queue.
+func (f frame) publishesTo(queue, name string) bool {
+	return f.isPublish() && (f.subject == slots+queue+"."+name || f.subject == slots+queue+"=bulk."+name)
+}
+
+// inItsLane checks in which lane of its queue the client publishes a slot message.
+func (s *stage) inItsLane(f frame) {
+	slot, err := job.ParseSlotID(f.header("Cronce-Slot"))
+	if err != nil {
+		return
+	}
+	has := func(names ...string) bool {
+		return slices.ContainsFunc(names, func(name string) bool { return f.header(name) != "" })
+	}
+	offered := f.header("Nats-Msg-Id") != f.header("Cronce-Slot")
+	want := !offered && !has("Cronce-Chained") && (slot.Token != "" || slot.Range || has("Cronce-Caught-Up", "Cronce-Backfill", "Cronce-Missed"))
+	if isBulk := strings.Contains(f.subject, "=bulk."); isBulk != want {
+		s.breaks("M-8", "a message is published to %s with the headers %q: want it in the bulk lane: %t", f.subject, f.head, want)
 	}
 }
 

@@ -18,7 +18,7 @@ var producerScenarios = []Scenario{
 	{"publication-unanswered", []string{"M-4", "P-3"}, "slots cannot be published for a while", publicationUnanswered},
 	{"removed", []string{"P-14"}, "slots cannot be published for a while, and meanwhile a job is removed, one is paused, and the definition of one is broken", removed},
 	{"cut-off", []string{"P-15"}, "a slot cannot be published for a while, the connection is lost, and when it is back, the slot is late", cutOff},
-	{"away", []string{"P-2", "P-3", "V-3"}, "no producer lived for longer than the horizon, and then a publication is lost for a while", away},
+	{"away", []string{"M-8", "P-2", "P-3", "V-3"}, "no producer lived for longer than the horizon, and then a publication is lost for a while", away},
 	{"newer-zone", []string{"O-4"}, "another producer and a worker have newer time zone data; the producer dies, and then there is a new one", newerZone},
 	{"definition-2", []string{"P-6", "O-3"}, "a newer program has written a definition, or a plan with a member that no other program knows", definitionTwo},
 	{"registry-unseen", []string{"P-4"}, "a job is defined, and the client's watch of the registry does not deliver that; then the client connects again", registryUnseen},
@@ -36,7 +36,7 @@ const everySecond = "* * * * * *"
 
 // published returns the slot messages that the client has sent for a job.
 func (s *stage) published(name string) []frame {
-	return s.tap.frames(func(f frame) bool { return f.isPublish() && f.subject == slots+"default."+name })
+	return s.tap.frames(func(f frame) bool { return f.publishesTo("default", name) })
 }
 
 // publishes waits until the client has published some slots of a job. The fleet has no other
@@ -64,7 +64,7 @@ func publicationUnanswered(s *stage) {
 	s.launch("")
 	s.publishes("P-1", "tick", 2)
 	s.moves("P-3")
-	heal := s.unstored(func(f frame) bool { return f.isPublish() && f.subject == slots+"default.tick" })
+	heal := s.unstored(func(f frame) bool { return f.publishesTo("default", "tick") })
 	lost := time.Now()
 	first := ""
 	s.await("M-4", "a slot to be published again, since nothing answers", func() bool {
@@ -142,7 +142,7 @@ func removed(s *stage) {
 func cutOff(s *stage) {
 	s.launch("")
 	due := time.Now().UTC().Add(-45 * time.Second).Truncate(time.Second)
-	heal := s.unstored(func(f frame) bool { return f.isPublish() && f.subject == slots+"default.once" })
+	heal := s.unstored(func(f frame) bool { return f.publishesTo("default", "once") })
 	once := value{"name": "once", "overlap": "allow", "plan": value{"schedule": "@at " + due.Format(time.RFC3339)}}
 	s.set("jobs", "once", value{"v": 1, "job": once, "since": due.Add(-time.Second), "owner": "operator", "node": "peer"})
 	s.publishes("P-1", "once", 1)
@@ -441,7 +441,7 @@ func eventsUnanswered(s *stage) {
 	s.must(err)
 	s.define("work", nil, value{"schedule": "", "on": value{"stream": "orders", "subject": "orders.new"}})
 	s.launch("work")
-	heal := s.unstored(func(f frame) bool { return f.isPublish() && f.subject == slots+"default.work" })
+	heal := s.unstored(func(f frame) bool { return f.publishesTo("default", "work") })
 	m := nats.NewMsg("orders.new")
 	m.Header.Set("Nats-Msg-Id", "order-1")
 	_, err = s.js.PublishMsg(s.ctx, m)
@@ -477,7 +477,7 @@ func away(s *stage) {
 	began := now.Add(-25 * time.Hour).Truncate(time.Minute)
 	const queue = "elsewhere" // it has no worker: the client only publishes
 	s.define("tick", value{"queue": queue}, value{"schedule": "* * * * *"})
-	ticks := func(f frame) bool { return f.isPublish() && f.subject == slots+queue+".tick" }
+	ticks := func(f frame) bool { return f.publishesTo(queue, "tick") }
 	entry := s.get("jobs", "tick").value
 	entry["since"] = began.Add(-time.Hour)
 	revision := s.set("jobs", "tick", entry)

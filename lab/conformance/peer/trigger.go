@@ -8,7 +8,7 @@ import (
 
 // Scenarios about runs that the client triggers itself.
 var triggerScenarios = []Scenario{
-	{"trigger", []string{"W-1", "M-4", "M-7"}, "the client triggers a run, whose message cannot be stored for a while, and waits for the outcome; then it is to trigger that run again", trigger},
+	{"trigger", []string{"W-1", "M-4", "M-7", "M-8"}, "the client triggers a run, whose message cannot be stored for a while, and waits for the outcome; then it is to trigger that run again", trigger},
 	{"trigger-later", []string{"W-1", "W-3", "M-6", "M-7"}, "the client triggers a run for later, whose timer is stored by a copy that is not answered; before it is due, the client is to trigger it again", triggerLater},
 	{"trigger-large", []string{"M-5"}, "the client is to trigger a run with the largest payload that there may be, and then one whose payload is too large", triggerLarge},
 }
@@ -55,7 +55,7 @@ func (s *stage) likeTheFirst(must string, sent []frame) {
 func trigger(s *stage) {
 	revision := s.define("work", value{"payload": value{"ms": 1000}}, nil)
 	s.about = "work:@mine"
-	match := func(f frame) bool { return f.isPublish() && f.subject == slots+"default.work" }
+	match := func(f frame) bool { return f.publishesTo("default", "work") }
 	heal := s.unstored(match)
 	s.order("TRIGGER", s.about)
 	s.await("M-4", "a third copy of the run's message, since none was stored", func() bool { return len(s.tap.frames(match)) > 2 })

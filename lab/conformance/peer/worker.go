@@ -28,20 +28,27 @@ var workerScenarios = []Scenario{
 	{"twice", []string{"C-1", "C-9"}, "a second message of a slot comes while the handler runs", twice},
 	{"cancel", []string{"V-2", "C-7", "O-2"}, "an operator cancels a slot, first in the words of another version, and an earlier attempt of it", cancelRun},
 	{"ask", []string{"C-8", "O-2"}, "another worker asks for the owner of the slot", ask},
-	{"guarded", []string{"V-3", "X-1", "X-2", "X-3", "X-4", "X-5"}, "a slot of a guarded job, whose lock has a slot that has ended: the writes of the lock are not answered, then the slot enters the lock anew, and another slot waits", guarded},
-	{"lock-lost", []string{"X-2", "X-3"}, "the holder of a lock has ended, and is reopened just before the client's write", lockLost},
-	{"lock-unclaimed", []string{"V-2", "X-2"}, "the holder of a lock has no record yet, and then one of a newer program", lockUnclaimed},
+	{"guarded", []string{"V-3", "X-1", "X-3", "X-6", "X-7"}, "a slot of a guarded job: the writes of the lock are not answered, then another node gets the slot's place while it runs", guarded},
+	{"lock-stands", []string{"X-2", "X-4", "X-7", "X-8"}, "a slot finds no place, and its entry in the line is not answered; then the holder ends, whose worker has died", lockStands},
+	{"lock-look", []string{"X-4"}, "the holder leaves just before the entry of a slot is in the line", lockLook},
+	{"lock-line-again", []string{"X-9"}, "the line is empty, and an entry comes just before the write that says so", lockLineAgain},
+	{"lock-calls", []string{"X-8"}, "a slot ends while others stand in the line: in another order than their turns, with an entry that cannot be read and one whose slot has ended", lockCalls},
+	{"lock-displaced", []string{"X-8"}, "a slot under latest ends while an older and the newest one stand in the line", lockDisplaced},
+	{"lock-leaves", []string{"X-6"}, "the write with which a slot leaves its lock is not answered for a while", lockLeaves},
+	{"lock-lost", []string{"X-3", "X-7"}, "the holder of a lock has ended, and is reopened just before the client takes it out", lockLost},
+	{"lock-skips", []string{"V-2", "X-2"}, "slots under skip behind a holder that has no record yet, then one of a newer program, and then its outcome", lockSkips},
 	{"lock-places", []string{"X-1", "X-2"}, "a job has two places: one slot waits for its next attempt, and another one for a place", lockPlaces},
 	{"lock-moves", []string{"X-1"}, "a claim is lost, and the slot has lost its place in the lock; another slot, of a claim that the client does not know, has none", lockMoves},
-	{"lock-replaces", []string{"K-2", "X-2"}, "a slot under replace, while an older one holds the place", lockReplaces},
+	{"lock-replaces", []string{"K-2", "X-2", "X-5"}, "a slot under replace, while an older one holds the place", lockReplaces},
 	{"lock-replaces-dead", []string{"X-2"}, "the same, and the node of the older slot dies", lockReplacesDead},
 	{"lock-replaces-retrying", []string{"X-2"}, "the same, and the older slot waits for its next attempt", lockReplacesRetrying},
 	{"lock-replaces-late", []string{"K-1", "X-2"}, "the older slot succeeds just before it is replaced", lockReplacesLate},
 	{"lock-not-on-time", []string{"X-2"}, "slots under replace that are backfilled, caught up, offered again, retried or triggered, while an older one holds the place", lockNotOnTime},
-	{"lock-renewed", []string{"X-2"}, "a slot that was given a new start is still in the lock", lockRenewed},
+	{"lock-renewed", []string{"X-2"}, "a slot that was given a new start is still in the lock, with another node", lockRenewed},
 	{"foreign-lock", []string{"M-2"}, "the lock of a job names a slot of another one, or another job", foreignLock},
 	{"no-handler", []string{"O-1", "C-12", "C-13"}, "a slot without a handler here, and slots of jobs that split theirs", noHandler},
 	{"not-supported", []string{"O-1", "X-1", "F-1"}, "slots that need a lock, that others come after, or that have a target for alerts", notSupported},
+	{"bulk", []string{"B-2"}, "a run in the bulk lane of its queue", bulk},
 	{"timer", []string{"B-2"}, "a run that was set for later", timer},
 }
 
@@ -56,23 +63,22 @@ func healthy(s *stage) {
 		s.breaks("C-2", "the record has node %q and attempt %d, want %q and 1", r.text("node"), r.number("attempt"), node)
 	}
 	s.acked(id)
-	for _, stream := range []string{namespace + "_slots", namespace + "_timers"} {
-		s.queueOf(stream)
-	}
+	s.queueOf(namespace+"_slots", "default", slots+"default.>")
+	s.queueOf(namespace+"_slots", "default=bulk", slots+"default=bulk.>")
+	s.queueOf(namespace+"_timers", "default", namespace+".timer.due.default.>")
 	first := s.get("nodes", node).revision
 	s.await("L-1", "three more heartbeats", func() bool {
 		return len(s.tap.frames(func(f frame) bool { return f.writes(nodes, "alive") })) > 4 && s.get("nodes", node).revision > first+1
 	})
 }
 
-// queueOf checks the consumer that the client has created on a stream, if there is one.
-func (s *stage) queueOf(stream string) {
-	consumer, err := s.js.Consumer(s.ctx, stream, "default")
+// queueOf checks the consumer of a lane that the client has created on a stream, if there is one.
+func (s *stage) queueOf(stream, lane, subject string) {
+	consumer, err := s.js.Consumer(s.ctx, stream, lane)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) || errors.Is(err, jetstream.ErrStreamNotFound) {
 		return
 	}
 	s.must(err)
-	subject := map[string]string{namespace + "_slots": slots + "default.>", namespace + "_timers": namespace + ".timer.due.default.>"}[stream]
 	got := consumer.CachedInfo().Config
 	for setting, values := range map[string][2]any{
 		"filter":             {got.FilterSubject, subject},
@@ -88,7 +94,7 @@ func (s *stage) queueOf(stream string) {
 		"headers only":       {got.HeadersOnly, false},
 	} {
 		if values[0] != values[1] {
-			s.breaks("B-4", "the consumer default on %s has the %s %v: want %v", stream, setting, values[0], values[1])
+			s.breaks("B-4", "the consumer %s on %s has the %s %v: want %v", lane, stream, setting, values[0], values[1])
 		}
 	}
 }
@@ -491,6 +497,18 @@ func notSupported(s *stage) {
 		})
 	}
 	s.sleep(silence / 4)
+}
+
+func bulk(s *stage) {
+	s.works()
+	m := nats.NewMsg(slots + "default=bulk.work")
+	m.Header.Set("Nats-Msg-Id", "work:@one")
+	m.Header.Set("Cronce-Slot", "work:@one")
+	s.about = "work:@one"
+	m.Data = jsonOf(value{"ms": 10})
+	_, err := s.js.PublishMsg(s.ctx, m)
+	s.must(err)
+	s.succeeds("B-2", "work:@one")
 }
 
 func timer(s *stage) {

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -36,50 +35,16 @@ func (c *checker) checkOverlaps() {
 	}
 }
 
-// checkLocks checks that no lock is deleted. For jobs that run their slots in order, it checks that no
-// slot is admitted while an older one waits. For jobs whose policy keeps only the newest slot, it
-// calls checkNewest.
+// checkLocks checks that no lock is deleted, and that no write of a lock adds a holder while an earlier
+// one has all places.
 func (c *checker) checkLocks() {
-	before := map[string]LockWrite{}
 	for _, w := range c.h.Locks {
 		if w.Gone {
 			c.bad("lock", job.Slot{}, []string{fmt.Sprintf("lock revision %d over %d at %s", w.Seq, w.Last, Stamp(w.Time))}, "a lock was deleted: if its writer had been frozen, that would remove slots that were admitted meanwhile")
 			continue
 		}
-		last, seen := before[w.Lock.Job]
-		before[w.Lock.Job] = w
-		k := c.cases[w.Lock.Job].Job
-		if k.Overlap == job.OverlapLatest || k.Overlap == job.OverlapReplace {
-			c.checkNewest(w)
-		}
-		if !seen || w.Last != last.Seq || k.Overlap != job.OverlapQueue && k.Concurrency == 0 {
-			continue
-		}
-		for _, h := range w.Lock.Holders {
-			if slices.ContainsFunc(last.Lock.Holders, func(o core.LockSlot) bool { return o.Slot == h.Slot }) {
-				continue
-			}
-			older := slices.DeleteFunc(slices.Clone(w.Lock.Waiting), func(o core.LockSlot) bool {
-				return !o.At.Before(h.At) || !slices.ContainsFunc(last.Lock.Waiting, func(l core.LockSlot) bool { return l.Slot == o.Slot })
-			})
-			// If there is a place for each of the older slots, they are admitted when they ask.
-			if free := k.Places() - len(w.Lock.Holders); len(older) > max(free, 0) && !c.begun(h.Slot, w) {
-				c.bad("out of order", h.Slot, c.trace(h.Slot), "it was admitted while the older %s waited", older[0].Slot)
-			}
-		}
-	}
-}
-
-// checkNewest checks that at most one of the slots that were published in time waits in a lock.
-func (c *checker) checkNewest(w LockWrite) {
-	var waits *core.LockSlot
-	for i := range w.Lock.Waiting {
-		switch s := &w.Lock.Waiting[i]; {
-		case !s.OnTime:
-		case waits == nil:
-			waits = s
-		default:
-			c.bad("not only the newest", s.Slot, append(c.trace(s.Slot), c.trace(waits.Slot)...), "it waits for its job's lock beside %s; by its policy only the newest slot may wait", waits.Slot)
+		if k := c.cases[w.Lock.Job]; k.Job.Guarded() && len(w.Lock.Holders) > k.AtMost() {
+			c.bad("lock", w.Lock.Holders[0].Slot, c.trace(w.Lock.Holders[0].Slot), "its job's lock has %d holders; its policy allows %d", len(w.Lock.Holders), k.AtMost())
 		}
 	}
 }
@@ -143,13 +108,6 @@ func (c *checker) checkReplaced() {
 			c.bad("never replaced", runs[0].slot, evidence(runs...), "under replace, %d slots of job %s ran for more than %v beside a newer slot, and no slot was ever cancelled for a newer one", len(runs), name, allowed)
 		}
 	}
-}
-
-// begun reports whether a slot had been claimed before w was written. If a job's lock was lost, such
-// a slot is admitted before those that wait.
-func (c *checker) begun(s job.Slot, w LockWrite) bool {
-	writes := c.writes[s]
-	return len(writes) > 0 && writes[0].Record.State == job.Running && writes[0].Time.Before(w.Time)
 }
 
 // checkExplanation checks that a slot that was skipped or cancelled because of another slot names
