@@ -22,7 +22,7 @@ func (a *App) Confirm(ctx context.Context, answers *bufio.Reader, alive func(), 
 	case ctx.Err() != nil:
 		return false, context.Cause(ctx)
 	case answer == "" && errors.Is(err, io.EOF):
-		return false, NoTerminal(what)
+		return false, Usage(NoTerminal(what))
 	}
 	return answer == "y" || answer == "yes", nil
 }

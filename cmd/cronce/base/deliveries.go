@@ -30,8 +30,12 @@ const DeliveriesHint = "cronce auth --accounts, which prints a configuration of 
 func WithoutDeliveries(ctx context.Context, js jetstream.JetStream, namespace string) bool {
 	ctx, cancel := context.WithTimeout(ctx, 4*deliveryLimit)
 	defer cancel()
-	stream := "KV_" + layout.Bucket(namespace, "state") // it has the settings, at least
+	stream := "KV_" + layout.Bucket(namespace, "jobs") // each node follows it, so its login may create the consumer
 	info, err := js.Stream(ctx, stream)
+	if err == nil && info.CachedInfo().State.Msgs == 0 {
+		stream = "KV_" + layout.Bucket(namespace, "state") // it has the settings, at least
+		info, err = js.Stream(ctx, stream)
+	}
 	if err != nil || info.CachedInfo().State.Msgs == 0 {
 		return false
 	}

@@ -192,9 +192,6 @@ func fromEpoch(schedule, was string) string {
 	return fmt.Sprintf("%s counts from 1970, not from %s: write a cron expression if the minute matters", schedule, was)
 }
 
-// fromTheEnd is why a day like the last one of a month is not carried over.
-const fromTheEnd = "days from the end of a month have no counterpart: let the job run on each date that it may be, such as 28-31, and let its command check the date"
-
 // setElapsed sets the policies of a job that ran whenever the clock showed its time: it did not run
 // if its time was in a gap, and it ran twice if its time occurred twice.
 func setElapsed(j *job.Job) { j.DSTGap, j.DSTOverlap = job.GapSkip, job.RepeatBoth }

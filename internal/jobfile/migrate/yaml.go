@@ -153,9 +153,3 @@ func member(n ast.Node, key string) ast.Node {
 	}
 	return nil
 }
-
-// oneLine returns the first line of an error.
-func oneLine(err error) string {
-	text, _, _ := strings.Cut(err.Error(), "\n")
-	return text
-}
